@@ -17,7 +17,7 @@ from kernelllm_runtime.generated import define, holding
 from kernelllm_runtime.pins.functions import cells, function_of
 from kernelllm_runtime.pins.names import SCOPE, member, names_class, order_of, start, steps
 from kernelllm_runtime.pins.objects import MISSING
-from kernelllm_runtime.pins.settings import PREFIX, holder
+from kernelllm_runtime.pins.settings import PREFIX, reader
 from kernelllm_runtime.pins.unchanged import Unchanged, settled
 from kernelllm_runtime.targets import is_pin
 
@@ -111,7 +111,8 @@ class _Seen:
         if name.startswith("same:"):
             return  # both names are tensors of the domain, which ``structure`` compares with each other
         if name.startswith(PREFIX):
-            self._setting(name)
+            read = reader(name)
+            self._add(f"{self._name(read)}() == {read()!r}")
             return
         owner, expression, value = start(self.module, name), "", None
         for step in steps(name):
@@ -126,13 +127,6 @@ class _Seen:
             self._add(f"{self._name(order_of)}({expression or 'module'}) == {order_of(owner)!r}")
         elif not settled(value) and not names_class(name):
             self._add(f"{self._name(Unchanged(value, self.module))}({expression})")
-
-    def _setting(self, name: str) -> None:
-        holds, attribute = holder(name)
-        value = getattr(holds, attribute, MISSING)
-        self._add(
-            f"getattr({self._name(holds)}, {attribute!r}, {self._name(MISSING)}) == {self._name(value)}"
-        )
 
     def _member(self, owner: Any, step: str, value: Any) -> str:
         """Returns an expression for one step of a pin, and adds the condition that it is unchanged."""

@@ -296,30 +296,29 @@ def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
     tried = "float32" if "float32" in held else next(iter(held))
     module = build.finished(module, tried, "cpu", options.training)
     ran: set[CodeType] = set()
-    settings: dict[str, str] = {}
-    for case in cases:
-        if case.dtype == tried:
-            with live._in_stage(RUNNING):
-                sizes = trial_sizes(module, case)
+    settings: dict[str, dict[str, str]] = {}
+    for case in sorted(cases, key=lambda each: each.dtype != tried):
+        module = build.finished(module, case.dtype, "cpu", options.training)
+        with live._in_stage(RUNNING):
+            sizes = trial_sizes(module, case)
+            small = None if sizes is None else partial(live.inputs, case, 0, sizes)
+            watched = partial(recording, ran)
+            settings[case.name] = precision_pins(module, small, watched, grad=options.backward)
+            if case.dtype == tried:
                 if options.unread:
                     other = build.finished(live._construct(), tried, "cpu", options.training)
                     call = None if sizes is None else live.inputs(case, 0, sizes)
                     check_unread(other, options.unread, case, call, where)
                 if sizes is not None:
                     make = partial(live.inputs, case, 0)
-                    try_original(module, sizes, make, live.bind, partial(recording, ran), where)
-                settings |= precision_pins(
-                    module, None if sizes is None else partial(live.inputs, case, 0, sizes)
-                )
-    meta = module.to("meta")  # frees its parameters before others are made
+                    try_original(module, sizes, make, live.bind, watched, where)
+    # Frees its parameters before others are made.
+    meta = build.finished(module, tried, "cpu", options.training).to("meta")
     # Of another one: calling a module may change it.
     fresh = live._construct()
     pins = state(fresh.train(options.training), held[tried], ran, where)
     with live._in_stage(RUNNING):
-        pinned = [
-            _pinned(case, {**pins, **(settings if case.dtype in ("float32", None) else {})})
-            for case in live.cases
-        ]
+        pinned = [_pinned(case, {**pins, **settings[case.name]}) for case in live.cases]
         return replace(live, cases=tuple(_within_reach(meta, case) for case in pinned))
 
 

@@ -6,45 +6,83 @@ later, the original is more exact than what was verified, so the domain says tha
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.conv import _ConvNd
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from kernelllm_runtime.pins.settings import CONVOLUTIONS, TF32
-from pytest_kernelllm.core.tf32 import Factors, allowed
-from pytest_kernelllm.discover.calls import Call
+from kernelllm_runtime.pins.settings import TF32
+from pytest_kernelllm.core.tf32 import allowed
+from pytest_kernelllm.discover.calls import Call, seeded
+from pytest_kernelllm.discover.trial import requiring
 
 
-def precision_pins(module: nn.Module, make: Callable[[], Call] | None) -> dict[str, str]:
+def precision_pins(
+    module: nn.Module,
+    make: Callable[[], Call] | None,
+    watched: Callable[[], AbstractContextManager[None]],
+    *,
+    grad: bool,
+) -> dict[str, str]:
     """Returns the pins of those settings that let a float32 operation of the original use TF32, by name.
+
+    Whatever is allowed counts where the original does not show what it computes.
 
     Args:
         module: the original; calling it may change it.
-        make: makes inputs of small sizes; None if even calls of these are too much work. Then, and where the call fails, whatever is
-            allowed counts, but for convolutions in a module that shows none.
+        make: makes inputs of small sizes; None if even calls of these are too much work.
+        watched: gives the context of the call, and only of it.
+        grad: whether kernels compute gradients, too.
     """
     settings = allowed()
-    ran = None if make is None else _ran(module, make, settings)
-    if ran is None:
-        ran = {name for name in settings if name != CONVOLUTIONS or _may_convolve(module)}
-    return dict.fromkeys(sorted(ran), TF32)
+    ran = _ran(module, make, watched, grad) if settings and make is not None else None
+    return {name: TF32 for name, factors in settings.items() if ran is None or ran & factors.keys()}
 
 
-def _ran(module: nn.Module, make: Callable[[], Call], settings: dict[str, Factors]) -> set[str] | None:
-    """Returns the settings whose operations ran in float32; None if the call fails."""
+def _ran(
+    module: nn.Module,
+    make: Callable[[], Call],
+    watched: Callable[[], AbstractContextManager[None]],
+    grad: bool,
+) -> set[Any] | None:
+    """Returns the operations that run on float32 tensors; None if the call fails."""
     seen = _Float32Operations()
     try:
         call = make()
-        with torch.no_grad(), seen:
-            module(*call.args, **call.kwargs)
-    except Exception:  # PyTorch's modes exclude each other in part
+        with seeded(0, "cpu"), seen, watched():
+            if grad:
+                _both_passes(module, call)
+            else:
+                with torch.no_grad():
+                    module(*call.args, **call.kwargs)
+    except (Exception, SystemExit):  # some code cannot run where its operations are seen
         return None
-    return {name for name, factors in settings.items() if seen.operations & factors.keys()}
+    return seen.operations
+
+
+def _both_passes(module: nn.Module, call: Call) -> None:
+    before = {each: each.requires_grad for each in module.parameters()}
+    call = call.map(requiring)
+    try:
+        for each in before:
+            each.requires_grad_(each.is_floating_point())
+        with torch.enable_grad():
+            outputs = _differentiable(module(*call.args, **call.kwargs))
+            wanted = _differentiable((call.args, call.kwargs, list(before)))
+            torch.autograd.grad(
+                outputs, wanted, [torch.ones_like(each) for each in outputs], allow_unused=True
+            )
+    finally:
+        for each, requires_grad in before.items():
+            each.requires_grad_(requires_grad)
+
+
+def _differentiable(values: Any) -> list[torch.Tensor]:
+    return [each for each in tree_leaves(values) if isinstance(each, torch.Tensor) and each.requires_grad]
 
 
 class _Float32Operations(TorchDispatchMode):
@@ -64,17 +102,3 @@ class _Float32Operations(TorchDispatchMode):
         if any(isinstance(each, torch.Tensor) and each.dtype == torch.float32 for each in args):
             self.operations.add(func)
         return func(*args, **(kwargs or {}))
-
-
-def _may_convolve(module: nn.Module) -> bool:
-    """Whether a part of a module is a convolution, or the source of one outside torch names one."""
-    for part in module.modules():
-        if isinstance(part, _ConvNd):
-            return True
-        try:
-            own = type(part).__module__.partition(".")[0] != "torch"
-            if own and "conv" in inspect.getsource(type(part)).lower():
-                return True
-        except (OSError, TypeError):  # it has no source
-            return True
-    return False

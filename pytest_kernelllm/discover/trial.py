@@ -65,7 +65,7 @@ def _differs(
     before = {each: each.requires_grad for each in module.parameters()}
     call = make(sizes)
     if required:
-        call = call.map(_requiring)
+        call = call.map(requiring)
     for each in before:
         each.requires_grad_(required and each.is_floating_point())
     try:
@@ -77,7 +77,7 @@ def _differs(
     return not _alike(results, others) and _alike(results, _results(module, make(sizes), watched, grad=False))
 
 
-def _requiring(value: Any) -> Any:
+def requiring(value: Any) -> Any:
     """A tensor that requires gradients and is no leaf, so that the original may write to it."""
     if isinstance(value, torch.Tensor) and value.is_floating_point():
         return value.requires_grad_().clone()

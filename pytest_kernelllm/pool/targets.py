@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from kernelllm_runtime.pins.settings import CONVOLUTIONS, PRODUCTS, setting
 from pytest_kernelllm.core.records import Completion, Environment
 from pytest_kernelllm.core.stages import InStage, unwatched
 from pytest_kernelllm.discover.live import LiveTarget, TargetError, load_target
@@ -102,10 +103,9 @@ def _global_settings() -> tuple[object, ...]:
     return (
         torch.get_default_dtype(),
         torch.get_default_device(),
-        torch.get_float32_matmul_precision(),
+        *map(setting, (CONVOLUTIONS, PRODUCTS)),
         torch.are_deterministic_algorithms_enabled(),
         torch.is_grad_enabled(),
-        torch.backends.cudnn.allow_tf32,
         torch.backends.cudnn.benchmark,
         torch.backends.cudnn.enabled,
     )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from loading import load
+from precision import settings  # noqa: F401  # for every test here
 
 from kernelllm_runtime.pins.settings import CONVOLUTIONS, PREFIX, PRODUCTS
 from pytest_kernelllm.core.records import Completion
@@ -20,7 +20,7 @@ from torch import nn
 from pytest_kernelllm import triton_candidate
 
 
-@triton_candidate(inputs=lambda: torch.randn({shape}), dtypes={dtypes})
+@triton_candidate(inputs=lambda: torch.randn({shape}), dtypes={dtypes}, backward={backward})
 class Layer(nn.Module):
     def __init__(self):
         super().__init__()
@@ -32,19 +32,15 @@ class Layer(nn.Module):
 """
 
 
-@pytest.fixture(autouse=True)
-def settings() -> Iterator[None]:
-    tf32, precision = torch.backends.cudnn.allow_tf32, torch.get_float32_matmul_precision()
-    yield
-    torch.backends.cudnn.allow_tf32 = tf32
-    torch.set_float32_matmul_precision(precision)
-
-
 def pins(
-    folder: Path, expression: str, shape: str = "2, 4, 8", dtypes: tuple[str, ...] = ("float32",)
+    folder: Path,
+    expression: str,
+    shape: str = "2, 4, 8",
+    dtypes: tuple[str, ...] = ("float32",),
+    backward: bool = False,
 ) -> list[dict[str, str]]:
     file = folder / f"layer_{len(list(folder.iterdir()))}.py"  # imported once each
-    file.write_text(MODULE.format(expression=expression, shape=shape, dtypes=dtypes))
+    file.write_text(MODULE.format(expression=expression, shape=shape, dtypes=dtypes, backward=backward))
     cases = load(file).cases
     return [{n: str(v) for n, v in c.domain.attributes.items() if n.startswith(PREFIX)} for c in cases]
 
@@ -54,10 +50,11 @@ def test_convolutions_depend_on_what_is_allowed_for_them(tmp_path: Path, express
     assert pins(tmp_path, expression) == [{CONVOLUTIONS: "tf32"}]
 
 
-def test_only_float32_does(tmp_path: Path) -> None:
+def test_what_is_computed_in_float32_counts_whatever_the_module_has(tmp_path: Path) -> None:
     found = pins(tmp_path, "self.conv(x)", dtypes=("bfloat16", "float32"))
     assert found == [{}, {CONVOLUTIONS: "tf32"}]
-    assert pins(tmp_path, "self.conv(x)", dtypes=("bfloat16",)) == [{}]
+    inside = "nn.functional.conv1d(x.float(), self.conv.weight.float()).to(x.dtype)"
+    assert pins(tmp_path, inside, dtypes=("bfloat16",)) == [{CONVOLUTIONS: "tf32"}]
 
 
 def test_products_do_where_tf32_is_allowed_for_them(tmp_path: Path) -> None:
@@ -72,11 +69,33 @@ def test_what_is_verified_without_tf32_holds_everywhere(tmp_path: Path) -> None:
     assert pins(tmp_path, "self.conv(x)") == [{}]
 
 
-@pytest.mark.parametrize("shape", ["2, 4, 2**20", "2, 4, 8"])
-def test_a_module_with_a_convolution_that_is_not_called(tmp_path: Path, shape: str) -> None:
-    """Where even a trial is too much work, the parts and the source tell."""
-    expected = [{CONVOLUTIONS: "tf32"}] if "**" in shape else [{}]
-    assert pins(tmp_path, "torch.relu(x)", shape) == expected
+def test_a_convolution_that_is_not_called_does_not_count(tmp_path: Path) -> None:
+    assert pins(tmp_path, "torch.relu(x)") == [{}]
+
+
+@pytest.mark.parametrize(
+    ("expression", "shape"),
+    [
+        ("torch.relu(x)", "2, 4, 2**20"),
+        ("torch.relu(x) if not torch._C._len_torch_dispatch_stack() else 1 / 0", "2, 4, 8"),
+    ],
+)
+def test_whatever_is_allowed_counts_where_nothing_shows(tmp_path: Path, expression: str, shape: str) -> None:
+    assert pins(tmp_path, expression, shape) == [{CONVOLUTIONS: "tf32"}]
+
+
+def test_the_backward_pass_counts_where_kernels_have_one(tmp_path: Path) -> None:
+    torch.set_float32_matmul_precision("high")
+    expression = "torch.cdist(x, x + 1)"  # whose backward pass alone is a product
+    assert pins(tmp_path, expression, "2, 40, 8") == [{}]
+    assert pins(tmp_path, expression, "2, 40, 8", backward=True) == [{PRODUCTS: "tf32"}]
+
+
+def test_a_call_more_changes_no_random_numbers(tmp_path: Path) -> None:
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    pins(tmp_path, "nn.functional.dropout(self.conv(x), training=True)")
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_every_kernel_module_of_the_target_says_so(tmp_path: Path) -> None:

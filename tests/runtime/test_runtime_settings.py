@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 
 import adopting
 import pytest
 import torch
 from adopting import DOMAIN, TORCH_BODY, X, kernel_text, ran, used
+from precision import settings  # noqa: F401  # for every test here
 
 from kernelllm_runtime.pins.settings import CONVOLUTIONS, PRODUCTS, TF32
 from pytest_kernelllm.runtime import explain
 
 pytestmark = pytest.mark.filterwarnings("error::pytest_kernelllm.runtime.KernelLLMWarning")
-
-
-@pytest.fixture(autouse=True)
-def settings() -> Iterator[None]:
-    tf32, precision = torch.backends.cudnn.allow_tf32, torch.get_float32_matmul_precision()
-    yield
-    torch.backends.cudnn.allow_tf32 = tf32
-    torch.set_float32_matmul_precision(precision)
 
 
 def adopted(write, *names: str, body: str = adopting.BODY) -> torch.nn.Module:
