@@ -312,8 +312,8 @@ def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
                 if sizes is not None:
                     make = partial(live.inputs, case, 0)
                     try_original(module, sizes, make, live.bind, watched, where)
-    # Frees its parameters before others are made.
-    meta = build.finished(module, tried, "cpu", options.training).to("meta")
+    # Frees its parameters before others are made; without data they are cast at once.
+    meta = build.finished(module.to("meta"), tried, "meta", options.training)
     # Of another one: calling a module may change it.
     fresh = live._construct()
     pins = state(fresh.train(options.training), held[tried], ran, where)
