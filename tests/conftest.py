@@ -33,3 +33,14 @@ def pytest_xdist_auto_num_workers():
 def pytest_collection_modifyitems(items):
     """Begins with the folders that take longest, so that the last file of a run is a short one."""
     items.sort(key=lambda item: not LONG.intersection(item.path.parts))
+
+
+@pytest.fixture
+def restored_precision():
+    """Restores PyTorch's settings of precision after a test that changes them."""
+    import torch
+
+    tf32, precision = torch.backends.cudnn.allow_tf32, torch.get_float32_matmul_precision()
+    yield
+    torch.backends.cudnn.allow_tf32 = tf32
+    torch.set_float32_matmul_precision(precision)

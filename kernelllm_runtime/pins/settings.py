@@ -10,13 +10,13 @@ from types import MappingProxyType
 import torch
 
 PREFIX = "setting:"
-CONVOLUTIONS = f"{PREFIX}torch.backends.cudnn.conv.fp32_precision"
-PRODUCTS = f"{PREFIX}torch.backends.cuda.matmul.fp32_precision"
+CONVOLUTION_PRECISION = f"{PREFIX}torch.backends.cudnn.conv.fp32_precision"
+PRODUCT_PRECISION = f"{PREFIX}torch.backends.cuda.matmul.fp32_precision"
 TF32 = "tf32"
 """Their value where PyTorch's libraries may use TF32, which the first one has by default."""
 
 _PRIVATE: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {CONVOLUTIONS: ("cuda", "conv"), PRODUCTS: ("cuda", "matmul")}
+    {CONVOLUTION_PRECISION: ("cuda", "conv"), PRODUCT_PRECISION: ("cuda", "matmul")}
 )
 """What the settings' own properties ask, in a fifth of their time."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from kernelllm_runtime.pins import settings
+from kernelllm_runtime.pins.settings import CONVOLUTION_PRECISION, PRODUCT_PRECISION, TF32, setting
 
 aten = torch.ops.aten
 
@@ -24,9 +24,12 @@ PRODUCTS: Factors = {
     aten.addmm.default: (1, 2),
     aten.baddbmm.default: (1, 2),
 }
-_GOVERNED: Mapping[str, Factors] = {settings.CONVOLUTIONS: CONVOLUTIONS, settings.PRODUCTS: PRODUCTS}
+_GOVERNED: Mapping[str, Factors] = {
+    CONVOLUTION_PRECISION: CONVOLUTIONS,
+    PRODUCT_PRECISION: PRODUCTS,
+}
 
 
 def allowed() -> dict[str, Factors]:
     """Returns the operations that may use TF32 on a GPU under PyTorch's present settings, by the name of the setting's pin."""
-    return {name: factors for name, factors in _GOVERNED.items() if settings.setting(name) == settings.TF32}
+    return {name: factors for name, factors in _GOVERNED.items() if setting(name) == TF32}

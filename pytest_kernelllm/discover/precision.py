@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from kernelllm_runtime.pins.settings import TF32
+from pytest_kernelllm.core.dispatch_mode import DispatchMode
 from pytest_kernelllm.core.tf32 import allowed
 from pytest_kernelllm.discover.calls import Call, seeded
 from pytest_kernelllm.discover.trial import requiring
@@ -85,17 +85,12 @@ def _differentiable(values: Any) -> list[torch.Tensor]:
     return [each for each in tree_leaves(values) if isinstance(each, torch.Tensor) and each.requires_grad]
 
 
-class _Float32Operations(TorchDispatchMode):
+class _Float32Operations(DispatchMode):
     """Notes the operations that run on float32 tensors."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        super().__init__()
         self.operations: set[Any] = set()
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Returns False: nothing is compiled inside, and True would import the compiler (three seconds)."""
-        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one operation and notes it."""

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import nn
 from torch.func import functional_call
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from pytest_kernelllm.core.arguments import nested
+from pytest_kernelllm.core.dispatch_mode import DispatchMode
 from pytest_kernelllm.core.targets import Case, TensorSpec
 from pytest_kernelllm.discover.calls import seeded
 from pytest_kernelllm.discover.cases import Sizes
@@ -69,17 +69,12 @@ class _TooMuch(BaseException):
     """Ends a run that would be too long; what catches errors in the user's code does not catch it."""
 
 
-class _Bounded(TorchDispatchMode):
+class _Bounded(DispatchMode):
     """Counts the elements of operations' outputs, and ends a run with too many."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        super().__init__()
         self.elements = 0
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Returns False: nothing is compiled inside, and True would import the compiler (three seconds)."""
-        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one operation and counts."""

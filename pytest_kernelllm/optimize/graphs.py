@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from kernelllm_runtime.adopted import KernelLLMWarning
 from kernelllm_runtime.instance import own_class
-from kernelllm_runtime.pins.settings import CONVOLUTIONS, PRODUCTS, setting
+from kernelllm_runtime.pins.settings import CONVOLUTION_PRECISION, PRODUCT_PRECISION, setting
 from pytest_kernelllm.core.cuda_graphs import capture, warm_up
 
 MOST = 16
@@ -159,7 +159,11 @@ def form(modules: Sequence[nn.Module], leaves: list[Any]) -> tuple[Any, ...] | N
         return None
     if any(map(attrgetter("training"), modules)):
         return None
-    parts: list[Any] = [torch.is_inference_mode_enabled(), setting(CONVOLUTIONS), setting(PRODUCTS)]
+    parts: list[Any] = [
+        torch.is_inference_mode_enabled(),
+        setting(CONVOLUTION_PRECISION),
+        setting(PRODUCT_PRECISION),
+    ]
     for leaf in leaves:
         if type(leaf) in (torch.Tensor, nn.Parameter):
             if leaf.device != device or leaf.layout is not torch.strided:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from kernelllm_runtime.pins.settings import CONVOLUTIONS, PRODUCTS, setting
+from kernelllm_runtime.pins.settings import CONVOLUTION_PRECISION, PRODUCT_PRECISION, setting
 from pytest_kernelllm.core.records import Completion, Environment
 from pytest_kernelllm.core.stages import InStage, unwatched
 from pytest_kernelllm.discover.live import LiveTarget, TargetError, load_target
@@ -103,7 +103,7 @@ def _global_settings() -> tuple[object, ...]:
     return (
         torch.get_default_dtype(),
         torch.get_default_device(),
-        *map(setting, (CONVOLUTIONS, PRODUCTS)),
+        *map(setting, (CONVOLUTION_PRECISION, PRODUCT_PRECISION)),
         torch.are_deterministic_algorithms_enabled(),
         torch.is_grad_enabled(),
         torch.backends.cudnn.benchmark,

@@ -9,26 +9,22 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.weak import WeakTensorKeyDictionary
+
+from pytest_kernelllm.core.dispatch_mode import DispatchMode
 
 MOST = 1 << 24
 """Elements of a tensor whose values are kept."""
 
 
-class KnownIntegers(TorchDispatchMode):
+class KnownIntegers(DispatchMode):
     """Computes tensors of integers and booleans on the CPU beside the device ``meta``, as far as they depend on no others."""
 
     def __init__(self) -> None:
         """Knows nothing yet; what is learnt in one block is known in the next."""
-        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        super().__init__()
         self._values: Any = WeakTensorKeyDictionary()
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Returns False: nothing is compiled inside, and True would import the compiler (three seconds)."""
-        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one operation, and the same on known values."""

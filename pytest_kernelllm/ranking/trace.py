@@ -12,8 +12,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import _disable_current_modes
 
+from pytest_kernelllm.core.dispatch_mode import DispatchMode
 from pytest_kernelllm.ranking.operations import Operation, Region, attention, operation
 
 
@@ -100,11 +101,11 @@ def record(model: nn.Module, example: Callable[[], object], stopwatch: Stopwatch
     return Trace(tuple(recorder.operations), tuple(recorder.calls), kept, microseconds)
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(DispatchMode):
     """Sees every operation that reaches the dispatcher."""
 
     def __init__(self, stopwatch: Stopwatch | None) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        super().__init__()
         self.operations: list[Operation] = []
         self.calls: list[ModuleCall] = []
         self.measured: list[Callable[[], float]] = []
@@ -113,11 +114,6 @@ class _Recorder(TorchDispatchMode):
         self._made = 0
         self._stopwatch = stopwatch
         self._paused = False
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Returns False: nothing is compiled inside, and True would import the compiler (three seconds)."""
-        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one operation and records it."""

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 from loading import load
-from precision import settings  # noqa: F401  # for every test here
 
-from kernelllm_runtime.pins.settings import CONVOLUTIONS, PREFIX, PRODUCTS
+from kernelllm_runtime.pins.settings import CONVOLUTION_PRECISION, PREFIX, PRODUCT_PRECISION
 from pytest_kernelllm.core.records import Completion
 from pytest_kernelllm.generate.render.render import render
+
+pytestmark = pytest.mark.usefixtures("restored_precision")
 
 MODULE = """
 import torch
@@ -47,20 +48,20 @@ def pins(
 
 @pytest.mark.parametrize("expression", ["self.conv(x)", "nn.functional.conv1d(x, self.conv.weight)"])
 def test_convolutions_depend_on_what_is_allowed_for_them(tmp_path: Path, expression: str) -> None:
-    assert pins(tmp_path, expression) == [{CONVOLUTIONS: "tf32"}]
+    assert pins(tmp_path, expression) == [{CONVOLUTION_PRECISION: "tf32"}]
 
 
 def test_what_is_computed_in_float32_counts_whatever_the_module_has(tmp_path: Path) -> None:
     found = pins(tmp_path, "self.conv(x)", dtypes=("bfloat16", "float32"))
-    assert found == [{}, {CONVOLUTIONS: "tf32"}]
+    assert found == [{}, {CONVOLUTION_PRECISION: "tf32"}]
     inside = "nn.functional.conv1d(x.float(), self.conv.weight.float()).to(x.dtype)"
-    assert pins(tmp_path, inside, dtypes=("bfloat16",)) == [{CONVOLUTIONS: "tf32"}]
+    assert pins(tmp_path, inside, dtypes=("bfloat16",)) == [{CONVOLUTION_PRECISION: "tf32"}]
 
 
 def test_products_do_where_tf32_is_allowed_for_them(tmp_path: Path) -> None:
     assert pins(tmp_path, "self.linear(x)") == [{}]
     torch.set_float32_matmul_precision("high")
-    assert pins(tmp_path, "self.linear(x)") == [{PRODUCTS: "tf32"}]
+    assert pins(tmp_path, "self.linear(x)") == [{PRODUCT_PRECISION: "tf32"}]
     assert pins(tmp_path, "torch.relu(x)") == [{}]
 
 
@@ -81,14 +82,14 @@ def test_a_convolution_that_is_not_called_does_not_count(tmp_path: Path) -> None
     ],
 )
 def test_whatever_is_allowed_counts_where_nothing_shows(tmp_path: Path, expression: str, shape: str) -> None:
-    assert pins(tmp_path, expression, shape) == [{CONVOLUTIONS: "tf32"}]
+    assert pins(tmp_path, expression, shape) == [{CONVOLUTION_PRECISION: "tf32"}]
 
 
 def test_the_backward_pass_counts_where_kernels_have_one(tmp_path: Path) -> None:
     torch.set_float32_matmul_precision("high")
     expression = "torch.cdist(x, x + 1)"  # whose backward pass alone is a product
     assert pins(tmp_path, expression, "2, 40, 8") == [{}]
-    assert pins(tmp_path, expression, "2, 40, 8", backward=True) == [{PRODUCTS: "tf32"}]
+    assert pins(tmp_path, expression, "2, 40, 8", backward=True) == [{PRODUCT_PRECISION: "tf32"}]
 
 
 def test_a_call_more_changes_no_random_numbers(tmp_path: Path) -> None:
@@ -104,4 +105,4 @@ def test_every_kernel_module_of_the_target_says_so(tmp_path: Path) -> None:
         "def forward(self, x):\n    return torch.nn.functional.conv1d(x, self.conv.weight, self.conv.bias)\n"
     )
     live = load(tmp_path / "layer_0.py")
-    assert CONVOLUTIONS in render(Completion("files", 0, text, "kernel_module"), live).source
+    assert CONVOLUTION_PRECISION in render(Completion("files", 0, text, "kernel_module"), live).source

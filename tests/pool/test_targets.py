@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from precision import settings  # noqa: F401  # for every test here
 
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.judge.environment import find_environment
 from pytest_kernelllm.pool.messages import PrepareReply, PrepareRequest
 from pytest_kernelllm.pool.targets import TargetLoader
+
+pytestmark = pytest.mark.usefixtures("restored_precision")
 
 MODULE = """
 import torch

@@ -8,12 +8,14 @@ import adopting
 import pytest
 import torch
 from adopting import DOMAIN, TORCH_BODY, X, kernel_text, ran, used
-from precision import settings  # noqa: F401  # for every test here
 
-from kernelllm_runtime.pins.settings import CONVOLUTIONS, PRODUCTS, TF32
+from kernelllm_runtime.pins.settings import CONVOLUTION_PRECISION, PRODUCT_PRECISION, TF32
 from pytest_kernelllm.runtime import explain
 
-pytestmark = pytest.mark.filterwarnings("error::pytest_kernelllm.runtime.KernelLLMWarning")
+pytestmark = [
+    pytest.mark.usefixtures("restored_precision"),
+    pytest.mark.filterwarnings("error::pytest_kernelllm.runtime.KernelLLMWarning"),
+]
 
 
 def adopted(write, *names: str, body: str = adopting.BODY) -> torch.nn.Module:
@@ -23,7 +25,7 @@ def adopted(write, *names: str, body: str = adopting.BODY) -> torch.nn.Module:
 
 
 def test_convolutions(write) -> None:
-    module = adopted(write, CONVOLUTIONS)
+    module = adopted(write, CONVOLUTION_PRECISION)
     assert used(module, X)
     torch.backends.cudnn.allow_tf32 = False
     assert not used(module, X)
@@ -35,7 +37,7 @@ def test_convolutions(write) -> None:
 
 def test_products(write) -> None:
     torch.set_float32_matmul_precision("high")
-    module = adopted(write, PRODUCTS, CONVOLUTIONS)
+    module = adopted(write, PRODUCT_PRECISION, CONVOLUTION_PRECISION)
     assert used(module, X)
     torch.set_float32_matmul_precision("highest")
     assert not used(module, X)
@@ -52,6 +54,6 @@ def test_torch_compile_sees_the_original(write, monkeypatch) -> None:
     """Dynamo does not compare these settings before later calls."""
     monkeypatch.setenv("KERNELLLM_COMPILE", "1")
     torch._dynamo.reset()
-    module = adopted(write, CONVOLUTIONS, body=TORCH_BODY)
+    module = adopted(write, CONVOLUTION_PRECISION, body=TORCH_BODY)
     assert not ran(torch.compile(module, backend="eager", fullgraph=True)(X))
     torch._dynamo.reset()

@@ -13,9 +13,9 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from pytest_kernelllm.core.arguments import nested
+from pytest_kernelllm.core.dispatch_mode import DispatchMode
 from pytest_kernelllm.core.seeding import seed_torch
 from pytest_kernelllm.judge.reference.transposed import convolve_transposed
-from pytest_kernelllm.judge.shared.dispatch_mode import DispatchMode
 from pytest_kernelllm.judge.shared.structure import flatten
 
 Change = Callable[[torch.Tensor], torch.Tensor]

@@ -12,11 +12,11 @@ from torch.func import functional_call
 from torch.utils._pytree import tree_leaves
 
 from pytest_kernelllm.core.arguments import nested
+from pytest_kernelllm.core.dispatch_mode import DispatchMode
 from pytest_kernelllm.core.records import Case, TensorSpec
 from pytest_kernelllm.judge.memory import CallBytes
 from pytest_kernelllm.judge.reference.prepared import bytes_of, tensors_of_call
 from pytest_kernelllm.judge.reference.subject import Subject
-from pytest_kernelllm.judge.shared.dispatch_mode import DispatchMode
 
 SMALL = 1 << 27
 """Elements; where no product of an input with another tensor can have more, calls are not tried."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from pytest_kernelllm.core.dispatch_mode import DispatchMode
 from pytest_kernelllm.judge.reference import sums
-from pytest_kernelllm.judge.shared.dispatch_mode import DispatchMode
 
 aten = torch.ops.aten
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
+from pytest_kernelllm.core.dispatch_mode import DispatchMode
 from pytest_kernelllm.core.tf32 import Factors, allowed
 from pytest_kernelllm.judge.reference.rows import ROW, distance, only_finite, rms
-from pytest_kernelllm.judge.shared.dispatch_mode import DispatchMode
 
 DROPPED = 13
 """Last bits of a float32 number that TF32 lacks."""

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from pytest_kernelllm.core.dispatch_mode import DispatchMode
 from pytest_kernelllm.judge.shared.buffers import GUARD
-from pytest_kernelllm.judge.shared.dispatch_mode import DispatchMode
 
 UNWRITTEN = frozenset(
     f"aten::{name}"

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from pytest_kernelllm.judge.shared.dispatch_mode import DispatchMode
+from pytest_kernelllm.core.dispatch_mode import DispatchMode
 from pytest_kernelllm.judge.shared.watch import UNWRITTEN
 from pytest_kernelllm.judge.worker.sanitizer.regions import Regions
 
