@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-POLICY_VERSION = "31"
+POLICY_VERSION = "32"
 """Part of every verdict's environment: verdicts under another version do not count. Raise it with every
 change of what is accepted."""
 

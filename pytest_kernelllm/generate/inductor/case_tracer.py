@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from kernelllm_runtime.pins.settings import CONVOLUTION_PRECISION
 from pytest_kernelllm.core.arguments import nested
 from pytest_kernelllm.core.records import Case, TensorSpec
 from pytest_kernelllm.generate.inductor.both_ways import BothWays, lower_both
@@ -107,7 +108,7 @@ class CaseTracer:
             return self._at_own_sizes.section(variant)
         source, scalars = free.source, free.scalars
         if BLOCKS in variant.config:
-            source = on_tensor_cores(source)
+            source = on_tensor_cores(source, tf32=CONVOLUTION_PRECISION in self.case.domain.attributes)
         pinned = {k: v for k, v in self.case.domain.attributes.items() if f"self.{k}" not in scalars.values()}
         case = dataclasses.replace(self.case, domain=dataclasses.replace(self.case.domain, attributes=pinned))
         exported = self.exports[""]

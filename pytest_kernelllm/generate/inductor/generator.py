@@ -14,7 +14,7 @@ from pytest_kernelllm.generate.inductor.variants import VARIANTS
 from pytest_kernelllm.generate.protocol import GenerateError, Generator, Request
 from pytest_kernelllm.generate.render.version import RENDER_VERSION
 
-VERSION = 20
+VERSION = 21
 """Raised whenever an unchanged target gets another text."""
 
 

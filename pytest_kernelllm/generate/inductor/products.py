@@ -22,9 +22,14 @@ _BLOCK = r"BLOCK_{} : tl\.constexpr = (\d+)"
 _DOT = "tl.dot(a, b, allow_tf32=ALLOW_TF32"
 
 
-def on_tensor_cores(source: str) -> str:
-    """Returns TorchInductor's output code with the float32 products of its templates in parts."""
-    return _KERNEL.sub(lambda found: _in_parts(found[0]) if _FULL in found[0] else found[0], source)
+def on_tensor_cores(source: str, *, tf32: bool) -> str:
+    """Returns TorchInductor's output code with the float32 products of its templates in parts.
+
+    Args:
+        source: the output code.
+        tf32: the settings allow TF32 for convolutions, of which the first part then is enough.
+    """
+    return _KERNEL.sub(lambda found: _in_parts(found[0], tf32) if _FULL in found[0] else found[0], source)
 
 
 def blocks(source: str) -> dict[str, tuple[int, ...]]:
@@ -39,7 +44,7 @@ def _block(kernel: str, axis: str) -> int:
     return int(found[1]) if found else 0
 
 
-def _in_parts(kernel: str) -> str:
+def _in_parts(kernel: str, tf32: bool) -> str:
     """Rewrites a template's kernel.
 
     The second operand of a TF32 product must be in shared memory with the summed dimension innermost; the first is in registers,
@@ -47,7 +52,7 @@ def _in_parts(kernel: str) -> str:
     where a kernel adds up two products.
     """
     if "stride_wc_in = " in kernel:
-        return _convolution(kernel)
+        return _convolution(kernel, tf32)
     fits = [name for name in ("bk", "ak") if f"stride_{name} = 1\n" in kernel]
     if not fits or kernel.count("tl.dot(") != 1:
         return _with_precision(kernel, "bf16x6")
@@ -59,11 +64,12 @@ def _in_parts(kernel: str) -> str:
     return _with_precision(kernel, "tf32x3")
 
 
-def _convolution(kernel: str) -> str:
+def _convolution(kernel: str, tf32: bool) -> str:
     """Rewrites a convolution's template. TF32 needs weights whose summed dimension is innermost, see ``convolutions``."""
     rewritten = in_one_dimension(kernel)
-    innermost = rewritten != kernel or "stride_wc_in = 1\n" in kernel
-    return _with_precision(rewritten, "tf32x3" if innermost else "bf16x6")
+    if rewritten != kernel or "stride_wc_in = 1\n" in kernel:
+        return _with_precision(rewritten, "tf32" if tf32 else "tf32x3")
+    return _with_precision(rewritten, "bf16x3" if tf32 else "bf16x6")
 
 
 def _with_precision(kernel: str, precision: str) -> str:

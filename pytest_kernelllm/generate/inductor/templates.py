@@ -17,6 +17,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, Node
 
 from pytest_kernelllm.generate.inductor.device import Gpu
+from pytest_kernelllm.generate.inductor.transposed_convolutions import BLOCKS as STRIDED
+from pytest_kernelllm.generate.inductor.transposed_convolutions import transposed_convolution
 from pytest_kernelllm.generate.inductor.variants import BLOCKS, TEMPLATE
 
 _UNKNOWN = 2048
@@ -127,7 +129,8 @@ def for_templates(graph: torch.fx.GraphModule, gpu: Gpu, config: Mapping[str, An
             (each, _in_order) for each in (aten.bmm.default, aten.addmm.default, aten.baddbmm.default)
         ]
     if "TRITON" in config["max_autotune_conv_backends"]:
-        rewrites.append((aten.convolution.default, _convolution))
+        block = STRIDED[config.get(TEMPLATE, 0)]
+        rewrites.append((aten.convolution.default, lambda write, node: _convolution(write, node, block)))
     for operation, rewrite in rewrites:
         for node in graph.graph.find_nodes(op="call_function", target=operation):
             with graph.graph.inserting_before(node):
@@ -214,24 +217,32 @@ def _in_order(write: _Writer, node: Node) -> Node | None:
     return write(node.target, *added, a, write(aten.permute.default, turned, flip), **node.kwargs)
 
 
-def _convolution(write: _Writer, node: Node) -> Node | None:
-    """Rewrites a one-dimensional convolution, and a transposed one that has no stride."""
+def _convolution(write: _Writer, node: Node, block: Sequence[int]) -> Node | None:
+    """Rewrites a one-dimensional convolution, and a transposed one."""
     aten = torch.ops.aten
     x, weight, bias, strides, padding, dilation, transposed, more, groups = cast(Any, node.args)
     one = len(strides) == 1
-    if not (one or transposed) or any(step != 1 for step in dilation):  # templates know no dilation
+    if not (one or transposed) or not (transposed or _all_one(dilation)):  # Inductor's templates know none
         return None
-    kernel = weight.meta["val"].shape[2:]
-    if transposed:
-        padding = [size - 1 - pad for size, pad in zip(kernel, padding, strict=True)]
-        if any(stride != 1 for stride in strides) or min(padding) < 0:
-            return None
-        weight = _turned(write, weight, groups)
     if one:
         x, weight = write(aten.unsqueeze.default, x, 2), write(aten.unsqueeze.default, weight, 2)
-        strides, padding, dilation, more = [1, *strides], [0, *padding], [1, 1], [0, *more]
-    result = write(aten.convolution.default, x, weight, bias, strides, padding, dilation, False, more, groups)
+        strides, padding, dilation, more = [1, *strides], [0, *padding], [1, *dilation], [0, *more]
+    before = [size - 1 - pad for size, pad in zip(weight.meta["val"].shape[2:], padding, strict=True)]
+    if transposed and not (_all_one(strides) and _all_one(dilation) and min(before) >= 0):
+        result = transposed_convolution(
+            write, x, weight, bias, strides, padding, dilation, more, groups, block
+        )
+    else:
+        if transposed:
+            weight, padding = _turned(write, weight, groups), before
+        result = write(
+            aten.convolution.default, x, weight, bias, strides, padding, dilation, False, more, groups
+        )
     return write(aten.squeeze.dim, result, 2) if one else result
+
+
+def _all_one(steps: Sequence[int]) -> bool:
+    return all(step == 1 for step in steps)
 
 
 def _turned(write: _Writer, weight: Any, groups: int) -> Node:

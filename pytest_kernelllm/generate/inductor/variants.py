@@ -175,16 +175,19 @@ VARIANTS = (
     *(
         Variant(
             f"float32 convolutions on tensor cores{which}",
-            {**_FLOAT32_CONVOLUTIONS, CONVOLUTION_BLOCKS: blocks},
+            {**_FLOAT32_CONVOLUTIONS, CONVOLUTION_BLOCKS: blocks, TEMPLATE: choice},
             only=FLOAT32_CONVOLUTIONS,
             needs=CONVOLUTION,
             depthwise=True,
             template=_ON_TENSOR_CORES.template,
         )
-        for which, blocks in (
-            ("", (128, 64, 16, 4)),
-            (", in longer blocks", (128, 64, 32, 3)),
-            (", in blocks of more positions", (256, 32, 16, 3)),
+        for choice, (which, blocks) in enumerate(
+            (
+                ("", (128, 64, 32, 3)),
+                (", in shorter blocks", (128, 64, 16, 4)),
+                (", in blocks of more positions", (256, 64, 16, 3)),
+                (", in blocks of more channels", (128, 128, 16, 3)),
+            )
         )
     ),
     Variant("nothing kept in L2", needs=KEPT, replaces=_NOT_KEPT),

@@ -231,8 +231,7 @@ def _otherwise(
     module: nn.Module, arguments: dict[str, Any], names: list[str], into: list[torch.Tensor | None]
 ) -> Iterator[tuple[Mode, Tensors]]:
     """Yields the gradients as other honest implementations might compute them, and in which way that is."""
-    on_gpu = any(isinstance(v, torch.Tensor) and v.is_cuda for v in arguments.values())
-    for mode in modes(on_gpu=on_gpu):
+    for mode in modes():
         try:
             with mode:
                 leaves, sources, _ = _call(module, arguments, None)

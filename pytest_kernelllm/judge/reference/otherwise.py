@@ -15,12 +15,10 @@ Mode = Reordered | Scanned | InTf32
 Tensors = list[torch.Tensor]
 
 
-def modes(*, on_gpu: bool) -> list[Mode]:
-    """Returns the contexts in which an original computes as another implementation may."""
-    orders: list[Mode] = [Reordered(), *map(Scanned, BLOCKS)]
-    if not on_gpu:
-        return orders
-    return [*orders, *(InTf32(allowed_operations(), truncated=how) for how in (False, True))]
+def modes() -> list[Mode]:
+    """Returns the contexts in which an original computes as another implementation may, on a GPU."""
+    in_tf32 = (InTf32(allowed_operations(), truncated=how) for how in (False, True))
+    return [Reordered(), *map(Scanned, BLOCKS), *in_tf32]
 
 
 @dataclass
