@@ -19,7 +19,7 @@ from torch.fx import Graph, Node
 from pytest_kernelllm.generate.inductor.device import Gpu
 from pytest_kernelllm.generate.inductor.transposed_convolutions import BLOCKS as STRIDED
 from pytest_kernelllm.generate.inductor.transposed_convolutions import transposed_convolution
-from pytest_kernelllm.generate.inductor.variants import BLOCKS, TEMPLATE
+from pytest_kernelllm.generate.inductor.variants import BLOCKS, CHANNELS_INNERMOST, TEMPLATE
 
 _UNKNOWN = 2048
 """Stands for a size that is not fixed."""
@@ -27,6 +27,8 @@ _EDGE = 64
 """Rows and columns of a result that one program computes, roughly."""
 _SHORTEST = 256
 """A product is not cut into parts that are shorter."""
+_MANY_CHANNELS = 16
+"""With fewer, a block of channels would be nearly empty."""
 _ACCESS = 4
 """Elements of float32 that one access of a thread reads."""
 _WORTH_COPIES = 1024
@@ -129,8 +131,7 @@ def for_templates(graph: torch.fx.GraphModule, gpu: Gpu, config: Mapping[str, An
             (each, _in_order) for each in (aten.bmm.default, aten.addmm.default, aten.baddbmm.default)
         ]
     if "TRITON" in config["max_autotune_conv_backends"]:
-        block = STRIDED[config.get(TEMPLATE, 0)]
-        rewrites.append((aten.convolution.default, lambda write, node: _convolution(write, node, block)))
+        rewrites.append((aten.convolution.default, lambda write, node: _convolution(write, node, config)))
     for operation, rewrite in rewrites:
         for node in graph.graph.find_nodes(op="call_function", target=operation):
             with graph.graph.inserting_before(node):
@@ -217,12 +218,15 @@ def _in_order(write: _Writer, node: Node) -> Node | None:
     return write(node.target, *added, a, write(aten.permute.default, turned, flip), **node.kwargs)
 
 
-def _convolution(write: _Writer, node: Node, block: Sequence[int]) -> Node | None:
-    """Rewrites a one-dimensional convolution, and a transposed one."""
+def _convolution(write: _Writer, node: Node, config: Mapping[str, Any]) -> Node | None:
+    """Rewrites a one-dimensional convolution, a transposed one, and one whose channels shall be innermost."""
     aten = torch.ops.aten
     x, weight, bias, strides, padding, dilation, transposed, more, groups = cast(Any, node.args)
     one = len(strides) == 1
-    if not (one or transposed) or not (transposed or _all_one(dilation)):  # Inductor's templates know none
+    innermost = CHANNELS_INNERMOST in config
+    if not transposed and not (
+        _all_one(dilation) and (one or innermost)
+    ):  # Inductor's templates know no dilation
         return None
     if one:
         x, weight = write(aten.unsqueeze.default, x, 2), write(aten.unsqueeze.default, weight, 2)
@@ -230,14 +234,19 @@ def _convolution(write: _Writer, node: Node, block: Sequence[int]) -> Node | Non
     before = [size - 1 - pad for size, pad in zip(weight.meta["val"].shape[2:], padding, strict=True)]
     if transposed and not (_all_one(strides) and _all_one(dilation) and min(before) >= 0):
         result = transposed_convolution(
-            write, x, weight, bias, strides, padding, dilation, more, groups, block
+            write, x, weight, bias, strides, padding, dilation, more, groups, STRIDED[config.get(TEMPLATE, 0)]
         )
     else:
         if transposed:
             weight, padding = _turned(write, weight, groups), before
+        if innermost and weight.meta["val"].shape[1] >= _MANY_CHANNELS:
+            order = torch.channels_last if len(strides) == 2 else torch.channels_last_3d
+            x, weight = (write(aten.clone.default, each, memory_format=order) for each in (x, weight))
         result = write(
             aten.convolution.default, x, weight, bias, strides, padding, dilation, False, more, groups
         )
+    if result.meta["val"].stride()[-1] != 1 and node.meta["val"].is_contiguous():
+        result = write(aten.clone.default, result, memory_format=torch.contiguous_format)
     return write(aten.squeeze.dim, result, 2) if one else result
 
 

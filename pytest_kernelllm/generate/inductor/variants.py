@@ -65,6 +65,10 @@ they are launched were the fastest on an H200 for 4,096 × 4,096 × 4,096, and f
 CONVOLUTION_BLOCKS = "kernelllm_convolution_blocks"
 """Names the blocks of the templates for convolutions, as (positions, channels, length), and their stages."""
 
+CHANNELS_INNERMOST = "kernelllm_channels_innermost"
+"""Says whether convolutions of many channels get inputs and weights copied with channels innermost, as accesses of a template for
+them then read several at once."""
+
 CONVOLUTION = "KERNEL_W : tl.constexpr"
 """In the code of a template for convolutions."""
 
@@ -117,6 +121,25 @@ _ON_TENSOR_CORES = Variant(
     template={"num_warps": 8, "num_stages": 3},
 )
 
+_CONVOLUTIONS = tuple(
+    Variant(
+        f"float32 convolutions on tensor cores{which}",
+        {**_FLOAT32_CONVOLUTIONS, CONVOLUTION_BLOCKS: blocks, **more},
+        only=FLOAT32_CONVOLUTIONS,
+        needs=CONVOLUTION,
+        depthwise=True,
+        template=_ON_TENSOR_CORES.template,
+    )
+    for which, blocks, more in (
+        ("", (128, 64, 32, 3), {}),
+        (", in shorter blocks", (128, 64, 16, 4), {TEMPLATE: 1}),
+        (", channels innermost", (128, 128, 32, 3), {CHANNELS_INNERMOST: True}),
+        (", in blocks of more positions", (256, 64, 16, 3), {TEMPLATE: 2}),
+        (", in blocks of more channels", (128, 128, 16, 3), {TEMPLATE: 3}),
+        (", channels innermost, in blocks of fewer channels", (128, 64, 32, 4), {CHANNELS_INNERMOST: True}),
+    )
+)
+
 TEMPLATES = Variant("matrix products and convolutions as kernels", _TEMPLATES, depthwise=True)
 
 VARIANTS = (
@@ -132,6 +155,7 @@ VARIANTS = (
         needs=IN_PARTS,
         template={"num_warps": 8, "num_stages": 4},
     ),
+    *_CONVOLUTIONS,
     Variant(
         "rows and columns summed in one pass",
         _IN_ONE_PASS,
@@ -171,24 +195,6 @@ VARIANTS = (
             depthwise=True,
         )
         for choice, number in enumerate(("third", "fourth"), 2)
-    ),
-    *(
-        Variant(
-            f"float32 convolutions on tensor cores{which}",
-            {**_FLOAT32_CONVOLUTIONS, CONVOLUTION_BLOCKS: blocks, TEMPLATE: choice},
-            only=FLOAT32_CONVOLUTIONS,
-            needs=CONVOLUTION,
-            depthwise=True,
-            template=_ON_TENSOR_CORES.template,
-        )
-        for choice, (which, blocks) in enumerate(
-            (
-                ("", (128, 64, 32, 3)),
-                (", in shorter blocks", (128, 64, 16, 4)),
-                (", in blocks of more positions", (256, 64, 16, 3)),
-                (", in blocks of more channels", (128, 128, 16, 3)),
-            )
-        )
     ),
     Variant("nothing kept in L2", needs=KEPT, replaces=_NOT_KEPT),
     Variant("sums in more parts, nothing kept in L2", parts=8, replaces=_NOT_KEPT),

@@ -93,7 +93,9 @@ _DEVICE = {
     "triton_helpers.sort_with_index": "sort_with_index",
     "triton_helpers.welford_reduce": "welford_next",
     "triton_helpers.welford": "welford_total",
+    "triton_helpers.welford_combine": "welford_joined",
     "triton_helpers.online_softmax_combine": "online_softmax_next",
+    "triton_helpers.online_softmax_combine_with_sum": "online_softmax_joined",
     "triton_helpers.online_softmax_reduce": "online_softmax_total",
 }
 """Functions that a function in ``device`` replaces, by their names; those of ``tl`` only where it lacks them."""

@@ -151,6 +151,15 @@ def welford_total(mean, m2, weight, dim: tl.constexpr):
 
 
 @triton.jit
+def welford_joined(mean, m2, weight, other_mean, other_m2, other_weight):
+    """Mean, squared deviations and count of two parts together; a part may be empty."""
+    total = weight + other_weight
+    share = tl.where(total == 0, 0.0, other_weight / tl.where(total == 0, 1.0, total))
+    delta = other_mean - mean
+    return mean + delta * share, m2 + other_m2 + delta * delta * weight * share, total
+
+
+@triton.jit
 def online_softmax_next(largest, total, values, fast: tl.constexpr):
     """Running maximum and sum of exponentials, with one more value."""
     new_largest = maximum(largest, values)
@@ -158,6 +167,16 @@ def online_softmax_next(largest, total, values, fast: tl.constexpr):
     old_scale = tl.where(new_largest == largest, 1.0, tl.exp(largest - new_largest))
     step = tl.where(new_largest == float("-inf"), 0.0, tl.exp(values - new_largest))
     return new_largest, total * old_scale + step
+
+
+@triton.jit
+def online_softmax_joined(largest, total, other_largest, other_total, fast: tl.constexpr):
+    """Maximum and sum of exponentials of two parts together."""
+    top = maximum(largest, other_largest)
+    # -inf minus -inf is NaN; a part that saw nothing but -inf keeps its sum.
+    scale = tl.where(top == largest, 1.0, tl.exp(largest - top))
+    other_scale = tl.where(top == other_largest, 1.0, tl.exp(other_largest - top))
+    return top, total * scale + other_total * other_scale
 
 
 @triton.jit
