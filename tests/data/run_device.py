@@ -102,6 +102,38 @@ def online(x_ptr, largest_ptr, total_ptr, N: tl.constexpr, STEPS: tl.constexpr):
     tl.store(total_ptr + first, total)
 
 
+@triton.jit
+def welford_parts(x_ptr, mean_ptr, m2_ptr, total_ptr, N: tl.constexpr, STEPS: tl.constexpr):
+    mean = tl.zeros([1, N], tl.float32)
+    m2 = tl.zeros([1, N], tl.float32)
+    weight = tl.zeros([1, N], tl.float32)
+    empty = tl.zeros([1, N], tl.float32)
+    one = tl.full([1, N], 1.0, tl.float32)
+    for step in range(STEPS):  # the first value is joined to an empty part
+        x = tl.load(x_ptr + step * N + tl.arange(0, N)[None, :])
+        mean, m2, weight = device.welford_joined(mean, m2, weight, x, empty, one)
+    mean, m2, weight = device.welford_joined(mean, m2, weight, empty, empty, empty)
+    mean, m2, weight = device.welford_total(mean, m2, weight, 1)
+    first = tl.arange(0, 1)
+    tl.store(mean_ptr + first, mean)
+    tl.store(m2_ptr + first, m2)
+    tl.store(total_ptr + first, weight)
+
+
+@triton.jit
+def online_parts(x_ptr, largest_ptr, total_ptr, N: tl.constexpr, STEPS: tl.constexpr):
+    largest = tl.full([1, N], float("-inf"), tl.float32)
+    total = tl.zeros([1, N], tl.float32)
+    for step in range(STEPS):
+        x = tl.load(x_ptr + step * N + tl.arange(0, N)[None, :])
+        seen = tl.where(x == float("-inf"), 0.0, 1.0)
+        largest, total = device.online_softmax_joined(largest, total, x, seen, False)
+    largest, total = device.online_softmax_total(largest, total, 1, False)
+    first = tl.arange(0, 1)
+    tl.store(largest_ptr + first, largest)
+    tl.store(total_ptr + first, total)
+
+
 def main(given, taken):
     """``given`` holds by key ``(kind, function)`` the tensors to start from; results go to ``taken``."""
     results = {}

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch._inductor import ir, lowering, select_algorithm
+from torch._inductor.utils import convert_shape_to_inductor
 from torch._inductor.virtualized import V
 from torch.fx import Node
 
@@ -134,7 +135,7 @@ def _leaves_out(axes: Sequence[Axis], inputs: Sequence[Any], outputs: Sequence[A
 def _layout(x: Any, weight: Any, *options: Any) -> ir.Layout:
     with V.graph.fake_mode:
         result = TRANSPOSED(ir.ir_node_to_tensor(x), ir.ir_node_to_tensor(weight), *options)
-    sizes, strides = (ir.convert_shape_to_inductor(each) for each in (result.size(), result.stride()))
+    sizes, strides = (convert_shape_to_inductor(each) for each in (result.size(), result.stride()))
     return ir.FixedLayout(x.get_device(), x.get_dtype(), sizes, strides)
 
 

@@ -177,3 +177,79 @@ class Transposed3d(nn.Module):
 
     def forward(self, x):
         return self.convolution(x)
+
+
+@triton_candidate(inputs=lambda: torch.randn(2, 6, 9))
+class Strided1d(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution = nn.ConvTranspose1d(6, 10, 4, stride=6, padding=2, dilation=4, groups=2)
+
+    def forward(self, x):
+        return self.convolution(x)
+
+
+@triton_candidate(inputs=lambda: torch.randn(2, 16, 6, 5))
+class Strided2d(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution = nn.ConvTranspose2d(16, 20, 3, stride=2, padding=1, output_padding=1)
+
+    def forward(self, x):
+        return torch.relu(self.convolution(x))
+
+
+@triton_candidate(inputs=lambda: torch.randn(1, 32, 3, 4, 5))
+class Strided3d(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution = nn.ConvTranspose3d(
+            32, 24, (3, 5, 2), stride=(2, 3, 4), padding=(1, 2, 0), output_padding=(1, 0, 2), groups=2
+        )
+
+    def forward(self, x):
+        return self.convolution(x)
+
+
+@triton_candidate(inputs=lambda: torch.randn(1, 3, 4, 4, 5))
+class StridedFewChannels(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution = nn.ConvTranspose3d(3, 18, 3, stride=2, padding=1, bias=False)
+
+    def forward(self, x):
+        return self.convolution(x).amax(1)
+
+
+@triton_candidate(inputs=lambda: torch.randn(2, 16, 5, 6))
+class DilatedTransposed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution = nn.ConvTranspose2d(16, 20, 3, stride=(1, 3), padding=(6, 2), dilation=(3, 2))
+
+    def forward(self, x):
+        return self.convolution(x)
+
+
+def sized(batch: int = 2, size: int = 5):
+    return torch.randn(batch, 4, size, 6)
+
+
+@triton_candidate(inputs=sized, dims={"batch": (1, 9), "size": (1, 40)})
+class StridedFreeSizes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution = nn.ConvTranspose2d(4, 20, 2, stride=2)
+
+    def forward(self, x):
+        return self.convolution(x)
+
+
+@triton_candidate(inputs=lambda: torch.randn(2, 32, 5, 6), dtypes=("float16",))
+class StridedHalf(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution = nn.ConvTranspose2d(32, 20, 4, stride=2, padding=1, bias=False)
+
+    def forward(self, x):
+        return self.convolution(x)

@@ -16,7 +16,12 @@ from pytest_kernelllm.generate.inductor.device import gpu_for
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.inductor.lowering import lower
 from pytest_kernelllm.generate.inductor.trace import export
-from pytest_kernelllm.generate.inductor.variants import FLOAT32_CONVOLUTIONS, TEMPLATES, VARIANTS
+from pytest_kernelllm.generate.inductor.variants import (
+    CHANNELS_INNERMOST,
+    FLOAT32_CONVOLUTIONS,
+    TEMPLATES,
+    VARIANTS,
+)
 from pytest_kernelllm.generate.protocol import Request
 from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.judge.environment import find_environment
@@ -43,9 +48,10 @@ def written(name: str, samples: int = 4, arch: str = "sm_90") -> tuple[LiveTarge
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_library_call_becomes_a_kernel_that_is_right(name: str, judge: Judge) -> None:
-    live, completions = written(name, 5)
-    notes = ("matrix products and convolutions as kernels", "depthwise convolutions as kernels")
-    made = next(c for c in completions if c.note in notes)
+    live = load_target(PROJECT, TARGETS[name])
+    notes = (TEMPLATES.note, "depthwise convolutions as kernels")
+    variants = [variant for variant in VARIANTS if variant.note in notes]
+    made = next(c for c in cases.completions(live, gpu_for("sm_90"), variants, range(2)) if c.text)
     candidate = render(made, live)
     assert "torch.mm" not in candidate.source and "torch.conv" not in candidate.source
     assert "torch.addmm" not in candidate.source and "torch.bmm" not in candidate.source
@@ -155,7 +161,12 @@ def test_convolutions_beside_split_products_stay_with_the_library() -> None:
     assert source.count("tl.dot(") == 1 and "torch.nn.functional.conv2d(" in source
 
 
-CONVOLUTIONS = [variant for variant in VARIANTS if variant.only == FLOAT32_CONVOLUTIONS]
+CONVOLUTIONS = [
+    variant
+    for variant in VARIANTS
+    if variant.only == FLOAT32_CONVOLUTIONS and CHANNELS_INNERMOST not in variant.config
+]
+INNERMOST = [variant for variant in VARIANTS if CHANNELS_INNERMOST in variant.config]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +188,7 @@ def test_float32_convolutions_on_tensor_cores_are_right(name: str, padded: bool,
     for completion in made:
         candidate = render(completion, live)
         assert "torch.nn.functional.conv" not in candidate.source
-        assert "PRECISION: tl.constexpr = 'tf32x3'" in candidate.source
+        assert "PRECISION: tl.constexpr = 'tf32'" in candidate.source
         assert "for start in range(0, LENGTH, BLOCK_K):" in candidate.source
         assert ("idx_x_w >= 0" in candidate.source) is padded
         verdict = judge.judge(candidate, Criteria(live, timing=False))
@@ -197,7 +208,44 @@ def test_a_pointwise_convolution_has_no_positions_to_go_through() -> None:
     live = load_target(PROJECT, TARGETS["Pointwise"])
     [made, *_] = cases.completions(live, gpu_for("sm_90"), CONVOLUTIONS, range(len(CONVOLUTIONS)))
     source = render(made, live).source
-    assert "PRECISION: tl.constexpr = 'tf32x3'" in source and "LENGTH" not in source
+    assert "PRECISION: tl.constexpr = 'tf32'" in source and "LENGTH" not in source
+
+
+@pytest.mark.parametrize("name", [name for name in TARGETS if name.startswith(("Strided", "Dilated"))])
+def test_transposed_convolutions_with_strides_are_right(name: str, judge: Judge) -> None:
+    live = load_target(PROJECT, TARGETS[name])
+    variants = [*CONVOLUTIONS, TEMPLATES]
+    made = [each for each in cases.completions(live, gpu_for("sm_90"), variants, range(9)) if each.text]
+    assert made
+    for completion in made:
+        candidate = render(completion, live)
+        assert "torch.nn.functional.conv" not in candidate.source
+        verdict = judge.judge(candidate, Criteria(live, timing=False))
+        assert verdict.accepted, verdict.reason
+
+
+@pytest.mark.parametrize("name", ["Conv1d", "Conv2d", "Conv3d", "Transposed2d"])
+def test_channels_are_innermost_in_what_is_read_and_nowhere_else(name: str, judge: Judge) -> None:
+    live = load_target(PROJECT, TARGETS[name])
+    made = list(cases.completions(live, gpu_for("sm_90"), INNERMOST, range(len(INNERMOST))))
+    if name == "Transposed2d":  # its groups have 8 channels
+        assert not [each for each in made if "(BLOCK_M, BLOCK_N)" in each.text and "LENGTH" not in each.text]
+        return
+    for completion in made:
+        candidate = render(completion, live)
+        assert "stride_xc = 1\n" in candidate.source
+        assert "idx_x_c = tl.arange(0, BLOCK_K)" in candidate.source
+        verdict = judge.judge(candidate, Criteria(live, timing=False))
+        assert verdict.accepted, verdict.reason
+
+
+@pytest.mark.usefixtures("restored_precision")
+@pytest.mark.parametrize("name", ["Conv2d", "Strided2d"])
+def test_without_tf32_products_of_convolutions_are_in_parts(name: str) -> None:
+    torch.backends.cudnn.allow_tf32 = False
+    live = load_target(PROJECT, TARGETS[name])
+    for completion in cases.completions(live, gpu_for("sm_90"), CONVOLUTIONS, range(len(CONVOLUTIONS))):
+        assert "PRECISION: tl.constexpr = 'tf32x3'" in render(completion, live).source
 
 
 def test_a_product_without_rows_and_length_is_written() -> None:
