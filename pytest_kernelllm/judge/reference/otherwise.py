@@ -15,10 +15,12 @@ Mode = Reordered | Scanned | InTf32
 Tensors = list[torch.Tensor]
 
 
-def modes() -> list[Mode]:
-    """Returns the contexts in which an original computes as another implementation may, on a GPU."""
-    in_tf32 = (InTf32(allowed_operations(), truncated=how) for how in (False, True))
-    return [Reordered(), *map(Scanned, BLOCKS), *in_tf32]
+def modes(*, tf32: bool = True) -> list[Mode]:
+    """Returns the contexts in which an original computes as another implementation may on a GPU, or may without ``tf32``."""
+    orders: list[Mode] = [Reordered(), *map(Scanned, BLOCKS)]
+    if not tf32:
+        return orders
+    return [*orders, *(InTf32(allowed_operations(), truncated=how) for how in (False, True))]
 
 
 @dataclass

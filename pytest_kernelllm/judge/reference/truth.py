@@ -24,6 +24,7 @@ from pytest_kernelllm.judge.reference.prepared import tensors_of_call
 from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.reference.reordered import Reordered
 from pytest_kernelllm.judge.reference.runs import Runs, as_it_is, forms_of
+from pytest_kernelllm.judge.reference.tf32 import InTf32
 from pytest_kernelllm.judge.reference.trivial import passing_trivial_output
 
 EQUAL = frozenset({"equal-row", "equal-value", "two-value", "mixed-row", "low-row", "zero"})
@@ -56,6 +57,8 @@ class Truth:
         self._tolerance = tolerance
         self._used: dict[tuple[Any, ...], bool] = {}
         """Whether a way to compute a case of some sizes otherwise changes anything."""
+        self._without_tf32: set[str] = set()
+        """The cases of which too little would be known with it."""
         self._sizes: dict[tuple[str, int], float] = {}
         """How large each leaf of a case's output usually is, by its number."""
 
@@ -285,7 +288,7 @@ class Truth:
         self, modules: Modules, arguments: dict[str, Any], probe: Probe
     ) -> Iterator[tuple[Mode, list[torch.Tensor]]]:
         """Yields the leaves as other honest implementations might compute them, and in which way that is."""
-        for mode in modes():
+        for mode in modes(tf32=probe.case not in self._without_tf32):
             kind = probe.case, probe.sizes, type(mode)
             if self._used.get(kind) is False:
                 continue
@@ -293,6 +296,18 @@ class Truth:
             self._used[kind] = mode.used and bool(leaves)
             if self._used[kind]:
                 yield mode, leaves
+
+    def leave_out_tf32(self, case: str) -> bool:
+        """Whether the bounds of a case become narrower without TF32, as they are from now on.
+
+        Not where the original runs on a GPU: it may use TF32 itself.
+        """
+        on_gpu = self._originals.device.startswith("cuda")
+        used = any(each == case and mode is InTf32 for (each, _, mode), used in self._used.items() if used)
+        if on_gpu or not used or case in self._without_tf32:
+            return False
+        self._without_tf32.add(case)
+        return True
 
     def _fits(
         self, module: torch.nn.Module, arguments: dict[str, Any], original: list[torch.Tensor], runs: int

@@ -411,10 +411,13 @@ def test_an_original_that_cannot_run_in_float64_is_compared_with_as_it_is():
     assert not compare(out * 1.01, prepared.expected, 0, POLICY, None).passed
 
 
+@pytest.mark.usefixtures("restored_precision")
 @pytest.mark.parametrize(
     "layer", [functools.partial(nn.Linear, 1 << 18, 2), functools.partial(nn.Conv1d, 2, 2, 1 << 17)]
 )
 def test_products_may_be_added_up_one_after_the_other(layer):
+    torch.backends.cudnn.allow_tf32 = False
+
     def positive(n):
         return torch.rand((n, 1 << 18) if layer.func is nn.Linear else (n, 2, 1 << 17))
 
@@ -426,6 +429,18 @@ def test_products_may_be_added_up_one_after_the_other(layer):
     [bounds] = prepared.expected.bounds
     assert bounds.floor == pytest.approx((16 + 512) * 2**-23)
     assert not compare(got * (1 + 2e-4), prepared.expected, 0, POLICY, None).passed
+
+
+@pytest.mark.usefixtures("restored_precision")
+def test_a_convolution_may_use_tf32_where_settings_allow_it():
+    def convolved(tf32):
+        torch.backends.cudnn.allow_tf32 = tf32
+        prepared = prepare(references(lambda: nn.Conv2d(16, 8, 3), lambda n: torch.randn(n, 16, 9, 9)))
+        got = prepared.expected.original[0] * (1 + 2**-12)
+        return compare(got, prepared.expected, 0, POLICY, None).passed
+
+    assert convolved(True)
+    assert not convolved(False)
 
 
 @pytest.mark.parametrize(
