@@ -18,7 +18,7 @@ from torch.fx import Graph, Node
 
 from pytest_kernelllm.generate.inductor.device import Gpu
 from pytest_kernelllm.generate.inductor.transposed_convolutions import BLOCKS as STRIDED
-from pytest_kernelllm.generate.inductor.transposed_convolutions import transposed_convolution
+from pytest_kernelllm.generate.inductor.transposed_convolutions import has_kernel, transposed_convolution
 from pytest_kernelllm.generate.inductor.variants import BLOCKS, CHANNELS_INNERMOST, TEMPLATE
 
 _UNKNOWN = 2048
@@ -222,23 +222,26 @@ def _convolution(write: _Writer, node: Node, config: Mapping[str, Any]) -> Node 
     """Rewrites a one-dimensional convolution, a transposed one, and one whose channels shall be innermost."""
     aten = torch.ops.aten
     x, weight, bias, strides, padding, dilation, transposed, more, groups = cast(Any, node.args)
-    one = len(strides) == 1
-    innermost = CHANNELS_INNERMOST in config
-    if not transposed and not (
-        _all_one(dilation) and (one or innermost)
-    ):  # Inductor's templates know no dilation
+    one, innermost = len(strides) == 1, CHANNELS_INNERMOST in config
+    dilated = any(step != 1 for step in dilation)
+    before = [size - 1 - pad for size, pad in zip(weight.meta["val"].shape[2:], padding, strict=True)]
+    spread = transposed and (dilated or any(step != 1 for step in strides) or min(before) < 0)
+    if spread and not has_kernel(node):
+        return None
+    if not transposed and (dilated or not (one or innermost)):  # Inductor's templates know no dilation
         return None
     if one:
         x, weight = write(aten.unsqueeze.default, x, 2), write(aten.unsqueeze.default, weight, 2)
         strides, padding, dilation, more = [1, *strides], [0, *padding], [1, *dilation], [0, *more]
-    before = [size - 1 - pad for size, pad in zip(weight.meta["val"].shape[2:], padding, strict=True)]
-    if transposed and not (_all_one(strides) and _all_one(dilation) and min(before) >= 0):
+        before = [0, *before]
+    if spread:
+        block = STRIDED[config.get(TEMPLATE, 0)]
         result = transposed_convolution(
-            write, x, weight, bias, strides, padding, dilation, more, groups, STRIDED[config.get(TEMPLATE, 0)]
+            write, x, weight, bias, strides, padding, dilation, more, groups, block
         )
     else:
         if transposed:
-            weight, padding = _turned(write, weight, groups), before
+            weight, padding, more = _turned(write, weight, groups), before, [0] * len(before)
         if innermost and weight.meta["val"].shape[1] >= _MANY_CHANNELS:
             order = torch.channels_last if len(strides) == 2 else torch.channels_last_3d
             x, weight = (write(aten.clone.default, each, memory_format=order) for each in (x, weight))
@@ -248,10 +251,6 @@ def _convolution(write: _Writer, node: Node, config: Mapping[str, Any]) -> Node 
     if result.meta["val"].stride()[-1] != 1 and node.meta["val"].is_contiguous():
         result = write(aten.clone.default, result, memory_format=torch.contiguous_format)
     return write(aten.squeeze.dim, result, 2) if one else result
-
-
-def _all_one(steps: Sequence[int]) -> bool:
-    return all(step == 1 for step in steps)
 
 
 def _turned(write: _Writer, weight: Any, groups: int) -> Node:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch._inductor import ir, lowering, select_algorithm
@@ -32,6 +32,22 @@ _FEWEST = 16
 _WARPS = 4
 
 aten = torch.ops.aten
+
+
+def has_kernel(node: Node) -> bool:
+    """Whether a transposed convolution can be written as the operation that becomes a kernel.
+
+    Sums are in float32, the weight's sizes are fixed, and there is more than one output: Inductor stores to an address that is
+    constant without a mask, from all of a block.
+    """
+    x, weight = (cast(Node, each).meta["val"] for each in node.args[:2])
+    result = node.meta["val"]
+    return (
+        result.dtype in (torch.float32, torch.float16, torch.bfloat16)
+        and x.dim() == weight.dim()
+        and all(isinstance(size, int) for size in weight.shape)
+        and result.numel() != 1
+    )
 
 
 def transposed_convolution(

@@ -122,7 +122,7 @@ def _names(form: Form) -> list[str]:
 
 def _position(form: Form) -> list[str]:
     """Writes which outputs a program computes: a remainder in some dimensions, and a block of positions divided by the strides."""
-    lines = ["block = tl.program_id(0)"]
+    lines = ["block = tl.program_id(0).to(INDEX_DTYPE)"]
     for axis in reversed(form.looped):
         if axis.stride > 1:
             lines += [
@@ -134,7 +134,7 @@ def _position(form: Form) -> list[str]:
 
 def _rows(form: Form, count: str, times: dict[str, str]) -> list[str]:
     """Writes the rows in each dimension, of which there are so many ``times`` as many, and the sample."""
-    lines = [f"idx_n = block.to(INDEX_DTYPE) * {count} + tl.arange(0, {count})"]
+    lines = [f"idx_n = block * {count} + tl.arange(0, {count})"]
     for axis in reversed(form.axes):
         rows = f"ROWS_{axis.name}"
         rows = f"({rows} * {times[axis.name]})" if axis.name in times else rows
@@ -168,7 +168,7 @@ def _loop(form: Form) -> list[str]:
     if form.leaves_out:
         lines += [f"{_reads(total)} = tl.zeros((BLOCK_M,), dtype=tl.int1)" for total in form.totals]
     blocks = "(GROUP_IN_C + BLOCK_K - 1) // BLOCK_K" if form.dot else "GROUP_IN_C"
-    channel = "step % CHANNEL_STEPS" + " * BLOCK_K + tl.arange(0, BLOCK_K)" * form.dot
+    channel = "(step % CHANNEL_STEPS).to(INDEX_DTYPE)" + " * BLOCK_K + tl.arange(0, BLOCK_K)" * form.dot
     taps = [f"taps_{axis.name.lower()}" for axis in form.looped]
     body = [f"idx_c = {channel}", "tap = step // CHANNEL_STEPS"]
     for axis in reversed(form.looped[1:]):

@@ -231,7 +231,8 @@ def _otherwise(
     module: nn.Module, arguments: dict[str, Any], names: list[str], into: list[torch.Tensor | None]
 ) -> Iterator[tuple[Mode, Tensors]]:
     """Yields the gradients as other honest implementations might compute them, and in which way that is."""
-    for mode in modes():
+    on_gpu = any(isinstance(v, torch.Tensor) and v.is_cuda for v in arguments.values())
+    for mode in modes(tf32=on_gpu):
         try:
             with mode:
                 leaves, sources, _ = _call(module, arguments, None)

@@ -15,8 +15,8 @@ Mode = Reordered | Scanned | InTf32
 Tensors = list[torch.Tensor]
 
 
-def modes(*, tf32: bool = True) -> list[Mode]:
-    """Returns the contexts in which an original computes as another implementation may on a GPU, or may without ``tf32``."""
+def modes(*, tf32: bool) -> list[Mode]:
+    """Returns the contexts in which an original computes as another implementation may, where settings allow it in ``tf32``, too."""
     orders: list[Mode] = [Reordered(), *map(Scanned, BLOCKS)]
     if not tf32:
         return orders

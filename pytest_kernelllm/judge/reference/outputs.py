@@ -235,7 +235,15 @@ class ReferenceOutputs:
         assert isinstance(expected, Expected)  # a large probe is not looked at in this way
         return expected
 
-    def _prepare(self, probe: Probe, closely: bool | None = None) -> PreparedProbe:
+    def _in_tf32(self, probe: Probe) -> Expected | None:
+        """Returns what is expected where TF32 may be used; None where it makes no difference. All is drawn again, see ``_closely``."""
+        with self._preparing:
+            if not self._truth.may_use_tf32(probe):
+                return None
+            expected = self._prepare(probe, tf32=True).expected
+            return expected if isinstance(expected, Expected) and self._truth.may_use_tf32(probe) else None
+
+    def _prepare(self, probe: Probe, closely: bool | None = None, tf32: bool = False) -> PreparedProbe:
         case = self.subject.case(probe.case)
         with original_errors(probe), self._originals.in_stage(RUNNING):
             self._inputs.draw_another(case, probe)
@@ -262,12 +270,10 @@ class ReferenceOutputs:
             every = modules.giving_buffers(names, outputs=True)
             groups.append((None, self._after(every, arguments, probe)[len(original) :]))
         [expected, *after], enough_memory = self._truth.expected_apart(
-            groups, every, arguments, probe, closely
+            groups, every, arguments, probe, closely, tf32=tf32
         )
         other = self._inputs.other(modules.perturbed, probe, changes, drawn) if enough_memory else None
         trivial = self._truth.passing_trivial(modules.perturbed, arguments, expected, other, enough_memory)
-        if trivial and self._truth.leave_out_tf32(probe.case):
-            return self._prepare(probe, closely)
         updates = self._shown(modules, probe, after[0]) if names else Updates()
 
         def again() -> Expected:
@@ -286,6 +292,7 @@ class ReferenceOutputs:
             (again if large else small) if enough_memory else None,
             large,
             self._originals.on_host,
+            None if self.device.startswith("cuda") else partial(self._in_tf32, probe),
         )
 
     def comparable(

@@ -93,6 +93,9 @@ class PreparedProbe:
     """Whether ``expected`` is less sure, so that ``closely`` may also find an output wrong that seems right."""
     on_host: bool = False
     """Whether large arguments lie in the host's memory, and the module elsewhere."""
+    in_tf32: Callable[[], Expected | None] | None = field(default=None, repr=False)
+    """Without a GPU: computes what is expected where a kernel may use TF32, as the original may on a GPU; None if it makes no
+    difference."""
 
     def callable_module(self) -> torch.nn.Module:
         """Returns the module, to be called as often as one likes; a copy where calls update its buffers."""

@@ -24,7 +24,7 @@ from pytest_kernelllm.judge.reference.prepared import tensors_of_call
 from pytest_kernelllm.judge.reference.probes import Probe
 from pytest_kernelllm.judge.reference.reordered import Reordered
 from pytest_kernelllm.judge.reference.runs import Runs, as_it_is, forms_of
-from pytest_kernelllm.judge.reference.tf32 import InTf32
+from pytest_kernelllm.judge.reference.tf32 import InTf32, allowed_operations
 from pytest_kernelllm.judge.reference.trivial import passing_trivial_output
 
 EQUAL = frozenset({"equal-row", "equal-value", "two-value", "mixed-row", "low-row", "zero"})
@@ -57,8 +57,6 @@ class Truth:
         self._tolerance = tolerance
         self._used: dict[tuple[Any, ...], bool] = {}
         """Whether a way to compute a case of some sizes otherwise changes anything."""
-        self._without_tf32: set[str] = set()
-        """The cases of which too little would be known with it."""
         self._sizes: dict[tuple[str, int], float] = {}
         """How large each leaf of a case's output usually is, by its number."""
 
@@ -90,10 +88,12 @@ class Truth:
         probe: Probe,
         closely: bool | None = None,
         share: float = 1.0,
+        tf32: bool = False,
     ) -> tuple[list[Expected], bool]:
         """Returns the same for groups of leaves, each with its structure, that the modules give one after the other.
 
         They have the runs in common, and nothing else: what one group cannot be asked, or may be off by, says nothing of another.
+        On a GPU they may be computed in TF32, where settings allow it; elsewhere if ``tf32`` says so.
         """
         original = [leaf for _, leaves in groups for leaf in leaves]
         every, note = self._exact(modules, arguments, original)
@@ -114,7 +114,7 @@ class Truth:
         others = (
             list(self._elsewhere(modules, arguments, probe, most)) if nearby and (equal or any(few)) else []
         )
-        otherwise = list(self._otherwise(modules, arguments, probe)) if every else []
+        otherwise = list(self._otherwise(modules, arguments, probe, tf32)) if every else []
         jump = closely and nearby and probe.rule == "stress" and _elements(arguments) <= MODERATE
         jumping = list(self._jumping(modules, arguments, probe, original, every)) if jump and every else []
         runs = Runs(every, nearby, others, otherwise, jumping).giving(len(original))
@@ -285,10 +285,10 @@ class Truth:
             return []
 
     def _otherwise(
-        self, modules: Modules, arguments: dict[str, Any], probe: Probe
+        self, modules: Modules, arguments: dict[str, Any], probe: Probe, tf32: bool
     ) -> Iterator[tuple[Mode, list[torch.Tensor]]]:
         """Yields the leaves as other honest implementations might compute them, and in which way that is."""
-        for mode in modes(tf32=probe.case not in self._without_tf32):
+        for mode in modes(tf32=tf32 or self._originals.device.startswith("cuda")):
             kind = probe.case, probe.sizes, type(mode)
             if self._used.get(kind) is False:
                 continue
@@ -297,17 +297,9 @@ class Truth:
             if self._used[kind]:
                 yield mode, leaves
 
-    def leave_out_tf32(self, case: str) -> bool:
-        """Whether the bounds of a case become narrower without TF32, as they are from now on.
-
-        Not where the original runs on a GPU: it may use TF32 itself.
-        """
-        on_gpu = self._originals.device.startswith("cuda")
-        used = any(each == case and mode is InTf32 for (each, _, mode), used in self._used.items() if used)
-        if on_gpu or not used or case in self._without_tf32:
-            return False
-        self._without_tf32.add(case)
-        return True
+    def may_use_tf32(self, probe: Probe) -> bool:
+        """Whether settings allow TF32 for what the original computes, as far as is known."""
+        return bool(allowed_operations()) and self._used.get((probe.case, probe.sizes, InTf32)) is not False
 
     def _fits(
         self, module: torch.nn.Module, arguments: dict[str, Any], original: list[torch.Tensor], runs: int

@@ -11,6 +11,7 @@ from types import EllipsisType
 import torch
 
 from pytest_kernelllm.core.records import Check
+from pytest_kernelllm.judge.findings import Decision
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import numerics
 from pytest_kernelllm.judge.reference.agreement import Agree, agrees_together, each_agrees
@@ -27,6 +28,8 @@ SAMPLED = 4
 
 HOPELESS = 1e4
 """Times the allowed error: so much more is not allowed for perturbing inputs in more directions."""
+
+_NEEDS_A_GPU = "in TF32, which PyTorch's settings allow here, that much is right, so the verdict needs a GPU"
 
 TRIED = 3
 """Pieces that show by not agreeing that the others need not be tried: in TF32 none agrees."""
@@ -45,6 +48,8 @@ class _Part:
     more: Callable[[], Expected] | None = None
     """Computes what is expected at more expense; None: ``expected`` is all there is."""
     large: bool = True
+    """See ``PreparedProbe``."""
+    in_tf32: Callable[[], Expected | None] | None = None
     """See ``PreparedProbe``."""
 
     @cached_property
@@ -65,6 +70,18 @@ class _Part:
         if not found.passed and self._hopeless(found, output, leaf):
             return found
         return numerics.compare(output[self.rows], self.closely, leaf, policy, tolerance)
+
+    def is_right_in_tf32(
+        self, found: Difference, output: torch.Tensor, leaf: int, policy: Policy, tolerance: float | None
+    ) -> bool:
+        """Whether a wrong output errs no more than TF32 may on a GPU."""
+        if self.in_tf32 is None or self._hopeless(found, output, leaf):
+            return False
+        expected = self.in_tf32()
+        return (
+            expected is not None
+            and numerics.compare(output[self.rows], expected, leaf, policy, tolerance).passed
+        )
 
     def _hopeless(self, found: Difference, output: torch.Tensor, leaf: int) -> bool:
         """Whether an output is so wrong that no closer look would let it pass."""
@@ -114,6 +131,8 @@ def check_outputs(
             detail = found.detail if found.passed else wrong
             check = Check(f"output {i} at {part.where}", found.passed, measured, found.allowed, detail)
             if not found.passed:
+                if part.is_right_in_tf32(found, buffer, i, references.policy, references.tolerance):
+                    raise Decision("inconclusive", "correctness", f"{wrong}; {_NEEDS_A_GPU}")
                 judging.findings.record(rule, check)
                 right.pop(part.mark, None)
             ratio = found.measured / found.allowed if found.allowed else found.measured
@@ -197,7 +216,8 @@ def _parts(
         exactly = [] if sampled else judging.rng.sample(list(unseen), min(EXACTLY, len(unseen)))
         yield from _Pieces(judging, expected, outputs, unseen, where).parts(exactly)
     else:
-        yield _Part(..., expected, where, more=prepared.closely, large=prepared.large)
+        more, in_tf32 = prepared.closely, prepared.in_tf32
+        yield _Part(..., expected, where, more=more, large=prepared.large, in_tf32=in_tf32)
 
 
 @dataclass(frozen=True)

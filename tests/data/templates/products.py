@@ -225,7 +225,7 @@ class StridedFewChannels(nn.Module):
 class DilatedTransposed(nn.Module):
     def __init__(self):
         super().__init__()
-        self.convolution = nn.ConvTranspose2d(16, 20, 3, stride=(1, 3), padding=(6, 2), dilation=(3, 2))
+        self.convolution = nn.ConvTranspose2d(16, 20, 3, stride=(1, 3), padding=(2, 2), dilation=(3, 2))
 
     def forward(self, x):
         return self.convolution(x)

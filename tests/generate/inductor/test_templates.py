@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -38,6 +38,11 @@ def judge() -> Iterator[Judge]:
     torch.set_num_threads(1)
     with Judge(find_environment("cpu")) as judge:
         yield judge
+
+
+@pytest.fixture
+def without_tf32(restored_precision: None) -> None:
+    torch.backends.cudnn.allow_tf32 = False
 
 
 def written(name: str, samples: int = 4, arch: str = "sm_90") -> tuple[LiveTarget, list[Completion]]:
@@ -181,14 +186,16 @@ INNERMOST = [variant for variant in VARIANTS if CHANNELS_INNERMOST in variant.co
         ("Transposed3d", True),
     ],
 )
-def test_float32_convolutions_on_tensor_cores_are_right(name: str, padded: bool, judge: Judge) -> None:
+def test_float32_convolutions_on_tensor_cores_are_right(
+    name: str, padded: bool, judge: Judge, without_tf32: None
+) -> None:
     live = load_target(PROJECT, TARGETS[name])
     made = list(cases.completions(live, gpu_for("sm_90"), CONVOLUTIONS, range(len(CONVOLUTIONS))))
     assert [each.note for each in made] == [variant.note for variant in CONVOLUTIONS]
     for completion in made:
         candidate = render(completion, live)
         assert "torch.nn.functional.conv" not in candidate.source
-        assert "PRECISION: tl.constexpr = 'tf32'" in candidate.source
+        assert "PRECISION: tl.constexpr = 'tf32x3'" in candidate.source
         assert "for start in range(0, LENGTH, BLOCK_K):" in candidate.source
         assert ("idx_x_w >= 0" in candidate.source) is padded
         verdict = judge.judge(candidate, Criteria(live, timing=False))
@@ -212,7 +219,7 @@ def test_a_pointwise_convolution_has_no_positions_to_go_through() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in TARGETS if name.startswith(("Strided", "Dilated"))])
-def test_transposed_convolutions_with_strides_are_right(name: str, judge: Judge) -> None:
+def test_transposed_convolutions_with_strides_are_right(name: str, judge: Judge, without_tf32: None) -> None:
     live = load_target(PROJECT, TARGETS[name])
     variants = [*CONVOLUTIONS, TEMPLATES]
     made = [each for each in cases.completions(live, gpu_for("sm_90"), variants, range(9)) if each.text]
@@ -225,7 +232,9 @@ def test_transposed_convolutions_with_strides_are_right(name: str, judge: Judge)
 
 
 @pytest.mark.parametrize("name", ["Conv1d", "Conv2d", "Conv3d", "Transposed2d"])
-def test_channels_are_innermost_in_what_is_read_and_nowhere_else(name: str, judge: Judge) -> None:
+def test_channels_are_innermost_in_what_is_read_and_nowhere_else(
+    name: str, judge: Judge, without_tf32: None
+) -> None:
     live = load_target(PROJECT, TARGETS[name])
     made = list(cases.completions(live, gpu_for("sm_90"), INNERMOST, range(len(INNERMOST))))
     if name == "Transposed2d":  # its groups have 8 channels
@@ -239,18 +248,40 @@ def test_channels_are_innermost_in_what_is_read_and_nowhere_else(name: str, judg
         assert verdict.accepted, verdict.reason
 
 
-@pytest.mark.usefixtures("restored_precision")
 @pytest.mark.parametrize("name", ["Conv2d", "Strided2d"])
-def test_without_tf32_products_of_convolutions_are_in_parts(name: str) -> None:
-    torch.backends.cudnn.allow_tf32 = False
+def test_where_settings_allow_tf32_it_is_one_product_and_the_verdict_needs_a_gpu(
+    name: str, judge: Judge
+) -> None:
     live = load_target(PROJECT, TARGETS[name])
-    for completion in cases.completions(live, gpu_for("sm_90"), CONVOLUTIONS, range(len(CONVOLUTIONS))):
-        assert "PRECISION: tl.constexpr = 'tf32x3'" in render(completion, live).source
+    [made] = cases.completions(live, gpu_for("sm_90"), CONVOLUTIONS[:1], [0])
+    candidate = render(made, live)
+    assert "PRECISION: tl.constexpr = 'tf32'" in candidate.source
+    verdict = judge.judge(candidate, Criteria(live, timing=False))
+    assert verdict.verdict == "inconclusive"
+    assert "in TF32, which PyTorch's settings allow here, that much is right" in verdict.reason
 
 
 def test_a_product_without_rows_and_length_is_written() -> None:
     exported = export(Product(), ["x", "y"], (torch.randn(0, 0), torch.randn(0, 24)), {})
     assert lower(exported, gpu_for("sm_90"), TEMPLATES).source
+
+
+@pytest.mark.parametrize(
+    ("layer", "inputs"),
+    [
+        (lambda: torch.nn.ConvTranspose2d(3, 4, 3, stride=2).double(), (2, 3, 4, 5)),
+        (lambda: torch.nn.ConvTranspose2d(20, 1, 3, stride=2, padding=3), (1, 20, 3, 3)),
+        (lambda: torch.nn.ConvTranspose2d(4, 4, 3, stride=2), (2, 4, 4, 5)),
+    ],
+    ids=["float64", "one output", "others"],
+)
+def test_what_the_template_cannot_compute_stays_with_the_library(
+    layer: Callable[[], torch.nn.Module], inputs: tuple[int, ...], request: pytest.FixtureRequest
+) -> None:
+    module = layer()
+    x = torch.randn(inputs, dtype=next(module.parameters()).dtype)
+    source = lower(export(module, ["input"], (x,), {}), gpu_for("sm_90"), TEMPLATES).source
+    assert ("extern_kernels.convolution(" in source) is (request.node.callspec.id != "others")
 
 
 class Product(torch.nn.Module):

@@ -411,12 +411,10 @@ def test_an_original_that_cannot_run_in_float64_is_compared_with_as_it_is():
     assert not compare(out * 1.01, prepared.expected, 0, POLICY, None).passed
 
 
-@pytest.mark.usefixtures("restored_precision")
 @pytest.mark.parametrize(
     "layer", [functools.partial(nn.Linear, 1 << 18, 2), functools.partial(nn.Conv1d, 2, 2, 1 << 17)]
 )
 def test_products_may_be_added_up_one_after_the_other(layer):
-    torch.backends.cudnn.allow_tf32 = False
 
     def positive(n):
         return torch.rand((n, 1 << 18) if layer.func is nn.Linear else (n, 2, 1 << 17))
@@ -432,15 +430,18 @@ def test_products_may_be_added_up_one_after_the_other(layer):
 
 
 @pytest.mark.usefixtures("restored_precision")
-def test_a_convolution_may_use_tf32_where_settings_allow_it():
-    def convolved(tf32):
-        torch.backends.cudnn.allow_tf32 = tf32
-        prepared = prepare(references(lambda: nn.Conv2d(16, 8, 3), lambda n: torch.randn(n, 16, 9, 9)))
+def test_what_tf32_may_change_is_known_where_settings_allow_it():
+    def convolved(layer=lambda: nn.Conv2d(16, 8, 3), shape=(16, 9, 9)):
+        prepared = prepare(references(layer, lambda n: torch.randn(n, *shape)))
         got = prepared.expected.original[0] * (1 + 2**-12)
-        return compare(got, prepared.expected, 0, POLICY, None).passed
+        assert not compare(got, prepared.expected, 0, POLICY, None).passed
+        expected = prepared.in_tf32()
+        return expected and compare(got, expected, 0, POLICY, None).passed
 
-    assert convolved(True)
-    assert not convolved(False)
+    assert convolved()
+    assert convolved(lambda: nn.Linear(16, 8), (16,)) is None
+    torch.backends.cudnn.allow_tf32 = False
+    assert convolved() is None
 
 
 @pytest.mark.parametrize(

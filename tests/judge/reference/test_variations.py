@@ -276,9 +276,7 @@ def images():
 def test_normalized_weights_let_what_differs_between_inputs_through_all_layers():
     assert ask(deep, images, rule="values").trivial == "another input's output"
     prepared = ask(deep, images, rule="values", normalized=True)
-    assert (
-        prepared.trivial is None
-    )  # without TF32: what it may change in 16 layers is more than what inputs do
+    assert prepared.trivial is None
     assert not any(part.training for part in prepared.module.modules())
     convolution, norm, _ = prepared.module[0]
     convolved = convolution(prepared.arguments["input"]).detach()
