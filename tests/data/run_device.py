@@ -75,44 +75,17 @@ def ordered(
 
 
 @triton.jit
-def welford(x_ptr, mean_ptr, m2_ptr, total_ptr, N: tl.constexpr, STEPS: tl.constexpr):
-    mean = tl.zeros([1, N], tl.float32)
-    m2 = tl.zeros([1, N], tl.float32)
-    weight = tl.zeros([1, N], tl.float32)
-    for step in range(STEPS):
-        x = tl.load(x_ptr + step * N + tl.arange(0, N)[None, :])
-        mean, m2, weight = device.welford_next(x, mean, m2, weight)
-    mean, m2, weight = device.welford_total(mean, m2, weight, 1)
-    first = tl.arange(0, 1)
-    tl.store(mean_ptr + first, mean)
-    tl.store(m2_ptr + first, m2)
-    tl.store(total_ptr + first, weight)
-
-
-@triton.jit
-def online(x_ptr, largest_ptr, total_ptr, N: tl.constexpr, STEPS: tl.constexpr):
-    largest = tl.full([1, N], float("-inf"), tl.float32)
-    total = tl.zeros([1, N], tl.float32)
-    for step in range(STEPS):
-        x = tl.load(x_ptr + step * N + tl.arange(0, N)[None, :])
-        largest, total = device.online_softmax_next(largest, total, x, False)
-    largest, total = device.online_softmax_total(largest, total, 1, False)
-    first = tl.arange(0, 1)
-    tl.store(largest_ptr + first, largest)
-    tl.store(total_ptr + first, total)
-
-
-@triton.jit
-def welford_parts(x_ptr, mean_ptr, m2_ptr, total_ptr, N: tl.constexpr, STEPS: tl.constexpr):
-    mean = tl.zeros([1, N], tl.float32)
-    m2 = tl.zeros([1, N], tl.float32)
-    weight = tl.zeros([1, N], tl.float32)
+def welford(x_ptr, mean_ptr, m2_ptr, total_ptr, N: tl.constexpr, STEPS: tl.constexpr, JOINED: tl.constexpr):
     empty = tl.zeros([1, N], tl.float32)
-    one = tl.full([1, N], 1.0, tl.float32)
-    for step in range(STEPS):  # the first value is joined to an empty part
+    mean, m2, weight = empty, empty, empty
+    for step in range(STEPS):
         x = tl.load(x_ptr + step * N + tl.arange(0, N)[None, :])
-        mean, m2, weight = device.welford_joined(mean, m2, weight, x, empty, one)
-    mean, m2, weight = device.welford_joined(mean, m2, weight, empty, empty, empty)
+        if JOINED:  # each value is a part; the first one is joined to an empty one
+            mean, m2, weight = device.welford_joined(mean, m2, weight, x, empty, empty + 1.0)
+        else:
+            mean, m2, weight = device.welford_next(x, mean, m2, weight)
+    if JOINED:
+        mean, m2, weight = device.welford_joined(mean, m2, weight, empty, empty, empty)
     mean, m2, weight = device.welford_total(mean, m2, weight, 1)
     first = tl.arange(0, 1)
     tl.store(mean_ptr + first, mean)
@@ -121,13 +94,16 @@ def welford_parts(x_ptr, mean_ptr, m2_ptr, total_ptr, N: tl.constexpr, STEPS: tl
 
 
 @triton.jit
-def online_parts(x_ptr, largest_ptr, total_ptr, N: tl.constexpr, STEPS: tl.constexpr):
+def online(x_ptr, largest_ptr, total_ptr, N: tl.constexpr, STEPS: tl.constexpr, JOINED: tl.constexpr):
     largest = tl.full([1, N], float("-inf"), tl.float32)
     total = tl.zeros([1, N], tl.float32)
     for step in range(STEPS):
         x = tl.load(x_ptr + step * N + tl.arange(0, N)[None, :])
-        seen = tl.where(x == float("-inf"), 0.0, 1.0)
-        largest, total = device.online_softmax_joined(largest, total, x, seen, False)
+        if JOINED:
+            seen = tl.where(x == float("-inf"), 0.0, 1.0)
+            largest, total = device.online_softmax_joined(largest, total, x, seen, False)
+        else:
+            largest, total = device.online_softmax_next(largest, total, x, False)
     largest, total = device.online_softmax_total(largest, total, 1, False)
     first = tl.arange(0, 1)
     tl.store(largest_ptr + first, largest)
@@ -148,7 +124,8 @@ def main(given, taken):
             (rows, columns), count = inputs[0].shape, out[0].shape[1]
             ordered[(1,)](*inputs, *out, DESCENDING=kind == "descending", ROWS=rows, N=columns, COUNT=count)
         else:
-            globals()[kind][(1,)](*inputs, *out, N=inputs[0].shape[1], STEPS=inputs[0].shape[0])
+            (steps, columns), joined = inputs[0].shape, name.endswith("_joined")
+            globals()[kind][(1,)](*inputs, *out, N=columns, STEPS=steps, JOINED=joined)
         results[kind, name] = out
     torch.save(results, taken)
 

@@ -117,10 +117,11 @@ def for_templates(graph: torch.fx.GraphModule, gpu: Gpu, config: Mapping[str, An
     - With ``BLOCKS``, operands of large products are copied where tensor cores need another order.
     - Products along a dimension that is much longer than the result become several products and their sum.
     - One-dimensional convolutions get a second dimension of size 1.
-    - Transposed convolutions without stride become convolutions with the turned weight.
+    - Transposed convolutions become convolutions with the turned weight, or with a stride or dilation what
+      ``transposed_convolutions`` writes.
+    - With ``CHANNELS_INNERMOST``, inputs and weights of convolutions with many channels are copied so.
 
-    Convolutions with dilation, and transposed ones with a stride, stay library calls. If the variant has no templates for
-    convolutions, all of them do.
+    Other convolutions with dilation stay library calls. If the variant has no templates for convolutions, all of them do.
     """
     aten = torch.ops.aten
     rewrites: list[tuple[Any, Callable[[_Writer, Node], Node | None]]] = [

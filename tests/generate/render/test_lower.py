@@ -120,12 +120,12 @@ def jobs() -> dict[tuple[str, str], tuple[list[torch.Tensor], list[torch.Tensor]
     squares = (x.double() - x.double().mean()).square().sum().float().reshape(1)
     moments = [x.double().mean().float().reshape(1), squares, torch.tensor([96.0])]
     made["welford", ""] = [x], moments
-    made["welford_parts", "welford_joined"] = [x], moments
+    made["welford", "welford_joined"] = [x], moments
     y = torch.randn(6, 16) * 30
     y[:, 3] = -INF
     largest_and_sum = [y.max().reshape(1), (y.double() - y.max()).exp().sum().float().reshape(1)]
     made["online", ""] = [y], largest_and_sum
-    made["online_parts", "online_softmax_joined"] = [y], largest_and_sum
+    made["online", "online_softmax_joined"] = [y], largest_and_sum
     return made
 
 
