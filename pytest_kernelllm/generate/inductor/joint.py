@@ -19,6 +19,7 @@ from pytest_kernelllm.generate.inductor.trace import (
     TraceError,
     exported_program,
     first_line,
+    one_precision,
     program_arguments,
     program_output,
     quiet,
@@ -68,7 +69,7 @@ def export_joint(
     Raises:
         TraceError: the module cannot be traced, or no autograd function can express it.
     """
-    with quiet():
+    with quiet(), one_precision():
         program = exported_program(module, args, kwargs, dynamic)
         if any("scaled_dot_product_attention" in str(node.target) for node in program.graph.nodes):
             raise TraceError("attention keeps PyTorch's own backward pass, so no kernels are written for it")

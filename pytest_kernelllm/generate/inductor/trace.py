@@ -8,7 +8,7 @@ import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -17,6 +17,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
+from kernelllm_runtime.pins.settings import TF32
 from pytest_kernelllm.generate.inductor.library import (
     attention_in_order,
     decomposed,
@@ -77,7 +78,7 @@ def export(
     Raises:
         TraceError: the module cannot be exported, or no kernel module can express it.
     """
-    with quiet():
+    with quiet(), one_precision():
         program = exported_program(module, args, kwargs, dynamic)
         group_norm = has_group_norm(program.graph)
         try:
@@ -90,6 +91,25 @@ def export(
         arguments = program_arguments(program, parameters)
         output = program_output(program)
         return Exported(program.graph_module, arguments, output, group_norm)
+
+
+@contextlib.contextmanager
+def one_precision() -> Iterator[None]:
+    """Gives cuDNN's convolutions and recurrent layers one setting of TF32 while the block runs, if they have several.
+
+    ``torch.export`` asks whether TF32 is allowed in cuDNN, to which PyTorch has no answer then. What is traced does not depend on it.
+    """
+    cudnn = cast(Any, torch.backends.cudnn)
+    before = cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision
+    try:
+        _ = cudnn.allow_tf32
+    except RuntimeError:
+        cudnn.conv.fp32_precision = cudnn.rnn.fp32_precision = TF32
+    try:
+        yield
+    finally:
+        if before != (cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision):
+            cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision = before
 
 
 def exported_program(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -121,3 +121,19 @@ def test_long_recurrences_stay_with_the_library(recurrent: nn.Module) -> None:
     assert exported(module, (1, 2, 4)).output == {"tensor": 0}
     with pytest.raises(TraceError, match=f"runs {MOST_STEPS + 4} steps; more than {MOST_STEPS} stay"):
         exported(module, (2, longest + 1, 4))
+
+
+@pytest.fixture
+def ieee(restored_precision: None) -> Iterator[None]:
+    yield
+    torch.backends.fp32_precision = "none"
+
+
+@pytest.mark.parametrize("which", [torch.backends.cudnn.conv, torch.backends.cudnn.rnn, torch.backends])
+def test_settings_of_precision_that_differ_are_no_obstacle_and_stay(which: Any, ieee: None) -> None:
+    cudnn = torch.backends.cudnn
+    which.fp32_precision = "ieee"
+    before = cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision
+    x = torch.randn(1, 3, 8, 8)
+    assert export(nn.Conv2d(3, 4, 3), ["input"], (x,), {}).output is not None
+    assert (cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision) == before
