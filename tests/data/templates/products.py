@@ -245,11 +245,11 @@ class StridedFreeSizes(nn.Module):
         return self.convolution(x)
 
 
-@triton_candidate(inputs=lambda: torch.randn(2, 32, 5, 6), dtypes=("float16",))
+@triton_candidate(inputs=lambda: torch.randn(2, 32, 5, 6), dtypes=("float16", "bfloat16"))
 class StridedHalf(nn.Module):
     def __init__(self):
         super().__init__()
-        self.convolution = nn.ConvTranspose2d(32, 20, 4, stride=2, padding=1, bias=False)
+        self.convolution = nn.ConvTranspose2d(32, 20, 4, stride=2, padding=1)
 
     def forward(self, x):
-        return self.convolution(x)
+        return torch.relu(self.convolution(x))

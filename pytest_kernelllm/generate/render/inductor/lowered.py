@@ -15,7 +15,7 @@ from pytest_kernelllm.generate.render.inductor.int64_offsets import (
 from pytest_kernelllm.generate.render.inductor.joined_loads import with_joined_loads
 from pytest_kernelllm.generate.render.inductor.program import Binding, Launch, Program
 from pytest_kernelllm.generate.render.inductor.split_sums import arguments_of, simplified
-from pytest_kernelllm.generate.render.inductor.template_text import without_decided_branches
+from pytest_kernelllm.generate.render.inductor.template_text import without_decided_branches, without_rounding
 from pytest_kernelllm.generate.render.lower import lower
 
 
@@ -39,7 +39,7 @@ def lowered_kernels(program: Program, binding: Binding, domain: Domain) -> dict[
         function = lower(kernel.function, kernel.helpers, binding.scalars)
         is_template = kernel.kind == "template"
         simpler = (
-            without_decided_branches(function)
+            without_rounding(without_decided_branches(function))
             if is_template
             else simplified(function, arguments_of(program, name))
         )
