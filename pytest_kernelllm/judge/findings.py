@@ -68,6 +68,8 @@ class Findings:
     """Names of the cases with a discriminating probe."""
     durations: Durations = field(default_factory=Durations)
     """What the judging took."""
+    undecided: str = ""
+    """Why a candidate that breaks no rule is not accepted either; the first reason of several."""
 
     def record(self, rule: str, check: Check) -> None:
         """Records a check made under ``rule``, if that rule is in force.

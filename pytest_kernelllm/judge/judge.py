@@ -276,6 +276,8 @@ class Judge:
             if not findings.cases:
                 check = next(c for c in findings.checks if c.name == "discriminating inputs")
                 raise Decision("inconclusive", "correctness", check.detail)
+            if findings.undecided:
+                raise Decision("inconclusive", "correctness", findings.undecided)
             if timed:
                 counted = [plan for plan in plans if plan.case.name in findings.cases]
                 short = {plan.case.name: self._time(judging, plan, plan.sizes) for plan in counted}

@@ -18,7 +18,11 @@ from torch.fx import Graph, Node
 
 from pytest_kernelllm.generate.inductor.device import Gpu
 from pytest_kernelllm.generate.inductor.transposed_convolutions import BLOCKS as STRIDED
-from pytest_kernelllm.generate.inductor.transposed_convolutions import has_kernel, transposed_convolution
+from pytest_kernelllm.generate.inductor.transposed_convolutions import (
+    FEWEST_CHANNELS,
+    has_kernel,
+    transposed_convolution,
+)
 from pytest_kernelllm.generate.inductor.variants import BLOCKS, CHANNELS_INNERMOST, TEMPLATE
 
 _UNKNOWN = 2048
@@ -27,8 +31,6 @@ _EDGE = 64
 """Rows and columns of a result that one program computes, roughly."""
 _SHORTEST = 256
 """A product is not cut into parts that are shorter."""
-_MANY_CHANNELS = 16
-"""With fewer, a block of channels would be nearly empty."""
 _ACCESS = 4
 """Elements of float32 that one access of a thread reads."""
 _WORTH_COPIES = 1024
@@ -243,7 +245,7 @@ def _convolution(write: _Writer, node: Node, config: Mapping[str, Any]) -> Node 
     else:
         if transposed:
             weight, padding, more = _turned(write, weight, groups), before, [0] * len(before)
-        if innermost and weight.meta["val"].shape[1] >= _MANY_CHANNELS:
+        if innermost and weight.meta["val"].shape[1] >= FEWEST_CHANNELS:
             order = torch.channels_last if len(strides) == 2 else torch.channels_last_3d
             x, weight = (write(aten.clone.default, each, memory_format=order) for each in (x, weight))
         result = write(

@@ -27,8 +27,8 @@ input, and of the result). ``block`` is positions, channels and length of a bloc
 BLOCKS = ((64, 64, 32, 2), (128, 64, 32, 2), (256, 64, 16, 3), (64, 128, 32, 2))
 """By a variant's ``TEMPLATE``: positions, channels and length of a block, and the pipeline stages."""
 
-_FEWEST = 16
-"""``tl.dot`` takes no fewer channels."""
+FEWEST_CHANNELS = 16
+"""``tl.dot`` takes no fewer; most of a block would be empty."""
 _WARPS = 4
 
 aten = torch.ops.aten
@@ -113,7 +113,7 @@ def _lower(
 ) -> Any:
     groups, _, length, each = (int(size) for size in weight.get_size())
     axes = tuple(map(Axis, "DHW"[-len(kernel) :], kernel, stride, padding, dilation))
-    dot = length >= _FEWEST
+    dot = length >= FEWEST_CHANNELS
     if dot:  # channels innermost
         x = ir.ExternKernel.require_stride_order(x, [len(axes) + 1, 0, *range(len(axes), 0, -1)])
         weight = ir.ExternKernel.require_stride_order(weight, [3, 1, 0, 2])
@@ -135,7 +135,7 @@ def _lower(
         **numbers,
         GROUPS=groups,
         BLOCK_M=positions,
-        BLOCK_N=min(most, max(_FEWEST, 1 << (each - 1).bit_length())),
+        BLOCK_N=min(most, max(FEWEST_CHANNELS, 1 << (each - 1).bit_length())),
         OUT_M=positions * len(form.totals),
     )
     return choice.output_node()

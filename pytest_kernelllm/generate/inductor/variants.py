@@ -29,8 +29,8 @@ class Variant:
         "products of few rows",
         "group norm",
     ] = ""
-    """What a module must compute, or else the variant is left out. Float32 products and convolutions are written in parts, see
-    ``inductor.products``, and products of few rows as one kernel, see ``inductor.few_rows``."""
+    """What a module must compute, or else the variant is left out. Float32 products are written in parts, convolutions in TF32 where
+    the settings allow it, see ``inductor.products``, and products of few rows as one kernel, see ``inductor.few_rows``."""
     needs: str = ""
     """What Inductor's code must have, or else the variant is left out."""
     replaces: Mapping[str, str] = field(default_factory=dict)

@@ -11,7 +11,6 @@ from types import EllipsisType
 import torch
 
 from pytest_kernelllm.core.records import Check
-from pytest_kernelllm.judge.findings import Decision
 from pytest_kernelllm.judge.policy import Policy
 from pytest_kernelllm.judge.reference import numerics
 from pytest_kernelllm.judge.reference.agreement import Agree, agrees_together, each_agrees
@@ -112,7 +111,7 @@ def check_outputs(
         sampled: compares a large output in a few places, chosen at random.
 
     Raises:
-        Decision: an output is wrong.
+        Decision: an output is wrong. One that only TF32 makes right is noted as ``Findings.undecided``.
     """
     references = judging.references
     outputs = [buffer for buffer, _ in uploaded.outputs]
@@ -132,7 +131,8 @@ def check_outputs(
             check = Check(f"output {i} at {part.where}", found.passed, measured, found.allowed, detail)
             if not found.passed:
                 if part.is_right_in_tf32(found, buffer, i, references.policy, references.tolerance):
-                    raise Decision("inconclusive", "correctness", f"{wrong}; {_NEEDS_A_GPU}")
+                    judging.findings.undecided = judging.findings.undecided or f"{wrong}; {_NEEDS_A_GPU}"
+                    continue
                 judging.findings.record(rule, check)
                 right.pop(part.mark, None)
             ratio = found.measured / found.allowed if found.allowed else found.measured
