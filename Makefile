@@ -25,14 +25,14 @@ PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 DEMO := examples/llm_blocks examples/transformers_layers
 EXAMPLES := $(DEMO) examples/training_blocks
 
-.PHONY: help venv demo test test-slow test-gpu bench catch lint format docs linkcheck constraints clean
+.PHONY: help venv demo test test-slow test-gpu bench catch golden lint format docs linkcheck constraints clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:[^#]*## */\t/' | expand -t 14
 
 venv: $(STAMP)  ## the development environment, in .venv
 
-$(STAMP): pyproject.toml kernelllm_runtime/pyproject.toml constraints.txt
+$(STAMP): pyproject.toml kernelllm_runtime/pyproject.toml kernelllm_judge/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 	  "Python 3.11 or later is needed; $(PYTHON) is %s. Try: make venv PYTHON=python3.12" % sys.version.split()[0])'
 	@echo "Installing into $(VENV); the first time takes a minute or two."
@@ -40,7 +40,7 @@ $(STAMP): pyproject.toml kernelllm_runtime/pyproject.toml constraints.txt
 	@$(INSTALL) --upgrade pip
 	@# PyTorch on its own first: the build chosen here, CPU or CUDA, then stays.
 	@$(INSTALL) torch
-	@$(INSTALL) --editable kernelllm_runtime --editable '.[all]' --group dev
+	@$(INSTALL) --editable kernelllm_runtime --editable kernelllm_judge --editable '.[all]' --group dev
 	@touch $@
 
 demo: $(READY)  ## run the plugin over the example projects; ends with its table
@@ -62,6 +62,9 @@ bench: $(READY)  ## what the installed, unused plugin adds to a pytest session
 catch: $(READY)  ## the catch table: every cheat in tests/corpus and the rule that stops it (ARGS="--device cuda --jobs 8", --mutate)
 	$(PY) -m tests.corpus $(ARGS)
 	$(if $(ARGS),,$(PY) -m tests.corpus.dispatch)
+
+golden: $(READY)  ## compare verdicts and renderings with those in tests/golden (ARGS="--write" takes today's)
+	$(PY) -m tests.golden $(ARGS)
 
 lint: $(READY)  ## style, formatting, types and layers
 	$(PY) -m ruff check
@@ -90,5 +93,5 @@ constraints: $(STAMP)  ## write the versions installed in .venv to constraints.t
 
 clean:  ## remove what make and the plugin's runs left behind, but for .venv
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .kernelllm
-	find kernelllm_runtime pytest_kernelllm hooks examples tests benchmarks docs -depth -type d \
+	find kernelllm_runtime kernelllm_judge pytest_kernelllm hooks examples tests benchmarks docs -depth -type d \
 	  \( -name __pycache__ -o -name .kernelllm -o -name .pytest_cache \) -exec rm -rf {} +

@@ -1,7 +1,7 @@
-"""Builds with hatchling, and adds the dependency on ``kernelllm-runtime``, which depends on where the build runs.
+"""Builds with hatchling, and adds the dependencies on this repository's other distributions.
 
-In a checkout, the runtime is installed from the folder ``kernelllm_runtime`` beside, whether or not its version is on
-PyPI. An sdist does not contain that folder: it and the wheels built from it depend on the same version.
+In a checkout they are installed from the folders beside, whether or not their version is on PyPI. An sdist does not
+contain those folders: it and the wheels built from it depend on the same version.
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ from hatchling.build import build_sdist as build_sdist
 from hatchling.build import build_wheel as build_wheel
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+PACKAGES = ("kernelllm_runtime", "kernelllm_judge")
 
-class Runtime(BuildHookInterface[Any]):
-    """Adds the dependency to a wheel or an sdist."""
+
+class Siblings(BuildHookInterface[Any]):
+    """Adds the dependencies to a wheel or an sdist."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Called before each build; ``version`` is ``standard`` or ``editable``."""
-        folder = Path(self.root, "kernelllm_runtime")
         if version == "editable":
-            return  # the folder is on the path of an editable install
-        if self.target_name == "wheel" and folder.is_dir():
-            build_data["dependencies"].append(f"kernelllm-runtime @ {folder.as_uri()}")
-        else:
-            build_data["dependencies"].append(f"kernelllm-runtime=={self.metadata.version}")
+            return  # the folders are on the path of an editable install
+        for package in PACKAGES:
+            name, folder = package.replace("_", "-"), Path(self.root, package)
+            if self.target_name == "wheel" and folder.is_dir():
+                build_data["dependencies"].append(f"{name} @ {folder.as_uri()}")
+            else:
+                build_data["dependencies"].append(f"{name}=={self.metadata.version}")

@@ -34,10 +34,10 @@ from typing import Any
 
 from compile_table import in_words, table
 
-from pytest_kernelllm.core.records import Completion, Target, Verdict
+from kernelllm_judge.core.records import Completion, Target, Verdict
+from kernelllm_judge.environment import find_gpus
+from kernelllm_judge.gpu_lock import hold_gpu
 from pytest_kernelllm.generate.protocol import Generator, Request
-from pytest_kernelllm.judge.environment import find_gpus
-from pytest_kernelllm.judge.gpu_lock import hold_gpu
 
 MARKED = """
 
@@ -195,8 +195,8 @@ class Artifacts(Generator):
 
 def judged(options: argparse.Namespace, jobs: Sequence[Job]) -> Iterator[Result]:
     """Yields the verdicts of each job's candidates in short, and the seconds that writing and judging took."""
+    from kernelllm_judge.core.errors import SessionError
     from pytest_kernelllm.config.settings import load_settings
-    from pytest_kernelllm.core.errors import SessionError
     from pytest_kernelllm.discover.scan import scan_file
     from pytest_kernelllm.passk.side_by_side import side_by_side
     from pytest_kernelllm.session.session import open_session

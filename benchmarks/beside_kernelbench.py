@@ -23,9 +23,9 @@ from typing import Any
 from kernelbench_eval import evaluate, is_checkout
 from own_sizes import CANDIDATES
 
+from kernelllm_judge.core.records import Verdict
+from kernelllm_judge.environment import find_environment
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.core.records import Verdict
-from pytest_kernelllm.judge.environment import find_environment
 from pytest_kernelllm.pool.engine import open_engine
 from pytest_kernelllm.pool.pool import Engine
 from pytest_kernelllm.verify.pairs import Pair, pair_job

@@ -34,17 +34,17 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils._pytree import tree_leaves
 from triton.runtime.jit import JITFunction
 
+from kernelllm_judge.core.errors import SessionError
+from kernelllm_judge.environment import find_gpus
+from kernelllm_judge.gpu_lock import hold_gpu
+from kernelllm_judge.shared.clock import GpuClock
+from kernelllm_judge.target.importing import import_file
+from kernelllm_judge.timing.baselines import Baseline
+from kernelllm_judge.timing.roofline import count_flops, measure_roofline
+from kernelllm_judge.timing.timing import flushes_to_hide
+from kernelllm_judge.truth.prepared import bytes_of, tensors_of_call
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.core.errors import SessionError
-from pytest_kernelllm.discover.importing import import_file
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.judge.benchmark.baselines import Baseline
-from pytest_kernelllm.judge.benchmark.roofline import count_flops, measure_roofline
-from pytest_kernelllm.judge.benchmark.timing import flushes_to_hide
-from pytest_kernelllm.judge.environment import find_gpus
-from pytest_kernelllm.judge.gpu_lock import hold_gpu
-from pytest_kernelllm.judge.reference.prepared import bytes_of, tensors_of_call
-from pytest_kernelllm.judge.shared.clock import GpuClock
 from pytest_kernelllm.passk.side_by_side import side_by_side
 from pytest_kernelllm.session.session import Session, open_session
 

@@ -28,10 +28,10 @@ from typing import Any
 
 from shrink import shrunk
 
+from kernelllm_judge.core.records import Completion, Target, Verdict
+from kernelllm_judge.render.answer_format import format_of
+from kernelllm_judge.render.extract import ExtractError, extract
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.core.records import Completion, Target, Verdict
-from pytest_kernelllm.generate.files import format_of
-from pytest_kernelllm.generate.render.extract import ExtractError, extract
 from pytest_kernelllm.passk.problems import Problem, find_problems
 from pytest_kernelllm.pool.engine import judging_environment, open_engine
 from pytest_kernelllm.pool.jobs import Engine, PoolJob, ProcessLost

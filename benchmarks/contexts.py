@@ -18,8 +18,8 @@ from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Event
 from statistics import fmean
 
-from pytest_kernelllm.judge.environment import equal_gpus, find_gpus
-from pytest_kernelllm.judge.supervisor import QUEUES
+from kernelllm_judge.environment import equal_gpus, find_gpus
+from kernelllm_judge.supervisor import QUEUES
 
 
 def make_context(times: Queue[tuple[float, float]]) -> None:

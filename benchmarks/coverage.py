@@ -38,13 +38,13 @@ class Written:
 
 def written(arch: str, file: Path) -> Written:
     """Writes the first candidate of a problem."""
-    from pytest_kernelllm.discover.errors import TargetError
-    from pytest_kernelllm.discover.live import load_target
+    from kernelllm_judge.render.errors import RenderError
+    from kernelllm_judge.render.render import render
+    from kernelllm_judge.target.errors import TargetError
+    from kernelllm_judge.target.live import load_target
     from pytest_kernelllm.generate.inductor import cases
     from pytest_kernelllm.generate.inductor.device import gpu_for
     from pytest_kernelllm.generate.inductor.variants import VARIANTS
-    from pytest_kernelllm.generate.render.errors import RenderError
-    from pytest_kernelllm.generate.render.render import render
     from pytest_kernelllm.verify.pairs import find_reference
 
     start = middle = time.perf_counter()

@@ -22,10 +22,10 @@ os.environ.update(KERNELLLM_INTERPRET="1", TRITON_INTERPRET="1")
 import torch
 from torch import nn
 
+from kernelllm_judge.core.kernel_module import Provenance, compose
+from kernelllm_judge.core.records import Domain, TensorSpec
+from kernelllm_judge.target.attributes import attributes
 from pytest_kernelllm import triton_candidate
-from pytest_kernelllm.core.kernel_module import Provenance, compose
-from pytest_kernelllm.core.records import Domain, TensorSpec
-from pytest_kernelllm.discover.attributes import attributes
 
 BODY = "def forward(self, x):\n    return x\n"
 

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from collect import make_tree
 
-from pytest_kernelllm.core.kernel_module import Provenance, compose
-from pytest_kernelllm.core.records import Domain, Target, TensorSpec
+from kernelllm_judge.core.kernel_module import Provenance, compose
+from kernelllm_judge.core.records import Domain, Target, TensorSpec
 from pytest_kernelllm.discover.scan import scan
 
 FILES, TARGETS = 45, 5

@@ -24,15 +24,15 @@ import triton.backends.nvidia
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from pytest_kernelllm.core.syntax import read_names, stored_names
-from pytest_kernelllm.discover.errors import TargetError
-from pytest_kernelllm.discover.live import load_target
+from kernelllm_judge.core.syntax import read_names, stored_names
+from kernelllm_judge.render.errors import RenderError
+from kernelllm_judge.render.inductor.kernel_source import read_kernels
+from kernelllm_judge.render.render import render
+from kernelllm_judge.target.errors import TargetError
+from kernelllm_judge.target.live import load_target
 from pytest_kernelllm.generate.inductor import cases
 from pytest_kernelllm.generate.inductor.device import gpu_for
 from pytest_kernelllm.generate.inductor.variants import VARIANTS
-from pytest_kernelllm.generate.render.errors import RenderError
-from pytest_kernelllm.generate.render.inductor.kernel_source import read_kernels
-from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.passk.problems import find_problems
 from pytest_kernelllm.verify.pairs import find_reference
 

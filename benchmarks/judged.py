@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kernelllm_judge.core.records import Target
 from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.core.records import Target
 from pytest_kernelllm.session.session import Session
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pytest_kernelllm.discover.live import load_target
-from pytest_kernelllm.judge.memory import CallBytes, most
-from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference.needs import call_bytes
+from kernelllm_judge.memory import CallBytes, most
+from kernelllm_judge.policy import Policy
+from kernelllm_judge.target.live import load_target
+from kernelllm_judge.truth.needs import call_bytes
 from pytest_kernelllm.verify.pairs import find_reference
 
 GIB = 1 << 30

@@ -18,12 +18,12 @@ from typing import Any
 
 import torch
 
-from pytest_kernelllm.core.kernel_module import format_supports
-from pytest_kernelllm.core.records import Candidate, Verdict
-from pytest_kernelllm.discover.live import LiveTarget, load_target
+from kernelllm_judge.core.kernel_module import format_supports
+from kernelllm_judge.core.records import Candidate, Verdict
+from kernelllm_judge.environment import find_environment
+from kernelllm_judge.judging import Criteria, Judge
+from kernelllm_judge.target.live import LiveTarget, load_target
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.judge.environment import find_environment
-from pytest_kernelllm.judge.judge import Criteria, Judge
 
 SOFTSIGN = """
 import torch

@@ -25,14 +25,14 @@ from typing import Self
 import torch
 
 import pytest_kernelllm
-from pytest_kernelllm.core.records import Candidate, Completion
-from pytest_kernelllm.discover.live import LiveTarget, load_target
-from pytest_kernelllm.generate.files import format_of
+from kernelllm_judge.core.records import Candidate, Completion
+from kernelllm_judge.environment import find_environment, find_gpus
+from kernelllm_judge.judging import Criteria, Judge
+from kernelllm_judge.render.answer_format import format_of
+from kernelllm_judge.render.render import render
+from kernelllm_judge.target.live import LiveTarget, load_target
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import Request
-from pytest_kernelllm.generate.render.render import render
-from pytest_kernelllm.judge.environment import find_environment, find_gpus
-from pytest_kernelllm.judge.judge import Criteria, Judge
 from pytest_kernelllm.verify.pairs import find_reference
 
 ELEMENTWISE = """import torch

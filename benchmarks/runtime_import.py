@@ -18,8 +18,8 @@ from pathlib import Path
 
 import kernelllm_runtime
 import pytest_kernelllm
-from pytest_kernelllm.core.kernel_module import Provenance, compose
-from pytest_kernelllm.core.records import Domain, TensorSpec
+from kernelllm_judge.core.kernel_module import Provenance, compose
+from kernelllm_judge.core.records import Domain, TensorSpec
 
 BESIDE = (
     "pytest",

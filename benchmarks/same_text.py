@@ -34,7 +34,7 @@ def main() -> int:
     if options.write:
         print(json.dumps(texts(projects, options.arch, options.samples)))
         return 0
-    from pytest_kernelllm.judge.environment import find_gpus
+    from kernelllm_judge.environment import find_gpus
 
     gpus = find_gpus()
     if not gpus:
@@ -84,12 +84,12 @@ def _written(projects: list[Path], arch: str, samples: int, see_gpu: bool) -> di
 
 def texts(projects: list[Path], arch: str, samples: int) -> dict[str, list[str]]:
     """Returns the kernel modules of every target, by the target's name; a reason where there is none."""
-    from pytest_kernelllm.discover.live import load_target
+    from kernelllm_judge.render.errors import RenderError
+    from kernelllm_judge.render.render import render
+    from kernelllm_judge.target.live import load_target
     from pytest_kernelllm.discover.scan import scan
     from pytest_kernelllm.generate.inductor.generator import InductorGenerator
     from pytest_kernelllm.generate.protocol import Request
-    from pytest_kernelllm.generate.render.errors import RenderError
-    from pytest_kernelllm.generate.render.render import render
 
     generator, found = InductorGenerator(arch), {}
     for project in projects:

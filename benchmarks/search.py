@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kernelllm_judge.core.records import Target
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.core.records import Target
 from pytest_kernelllm.passk.command import scan_problems
 from pytest_kernelllm.passk.problems import find_problems
 from pytest_kernelllm.session.session import open_session

@@ -21,7 +21,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pytest_kernelllm.judge.environment import equal_gpus, find_gpus
+from kernelllm_judge.environment import equal_gpus, find_gpus
 
 COLUMNS = 2048
 UNTIMED = 90_000

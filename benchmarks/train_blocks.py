@@ -18,12 +18,12 @@ from judged import outcomes
 from passes import Way, error_of, peak_of, results, times_of
 from torch import nn
 
+from kernelllm_judge.in_memory import JudgedKernel, adopt
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.runtime import explain
 from pytest_kernelllm.session.session import open_session
-from pytest_kernelllm.verify.in_memory import JudgedKernel, adopt
 
 BLOCKS = Path(__file__).parents[1] / "examples" / "training_blocks" / "training_blocks"
 NAMES = ("RMSNorm", "LayerNorm", "SwiGLU", "GEGLU", "RotaryEmbedding", "SoftmaxCrossEntropy")

@@ -10,8 +10,8 @@ import sys
 import traceback
 from collections.abc import Sequence
 
+from kernelllm_judge.core.errors import ConfigError
 from pytest_kernelllm.commands.common import UNJUDGED, CommandError
-from pytest_kernelllm.core.errors import ConfigError
 
 COMMANDS = (
     "scan",

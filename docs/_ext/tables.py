@@ -116,7 +116,7 @@ def _contracts() -> list[dict[str, Any]]:
 
 def rules() -> str:
     """The judge's rules, in the order in which they are checked."""
-    from pytest_kernelllm.judge.rules.catalog import RULES
+    from kernelllm_judge.rules.catalog import RULES
 
     applies = {"any": "everywhere", "cuda": "on a GPU", "cpu": "without a GPU"}
     rows = [(f"`{rule.name}`", rule.says, applies[rule.device]) for rule in RULES]

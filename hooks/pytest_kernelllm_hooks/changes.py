@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernelllm_judge.core.targets import Target
 from kernelllm_runtime.source.resolve import ProjectSources
-from pytest_kernelllm.core.targets import Target
 from pytest_kernelllm.discover.adoption import adopted_file
 from pytest_kernelllm.discover.scan import Problem, Scan, scan_file
 from pytest_kernelllm_hooks.concerned import HEADER, content_of, like_kernel

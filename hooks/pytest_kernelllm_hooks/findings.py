@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from kernelllm_judge.core.kernel_module import DIGEST_LINE, unmodified
+from kernelllm_judge.core.targets import Target
 from kernelllm_runtime.source.resolve import ProjectSources, label
-from pytest_kernelllm.core.kernel_module import DIGEST_LINE, unmodified
-from pytest_kernelllm.core.targets import Target
 from pytest_kernelllm.discover.adoption import adopted_file, made_for
 from pytest_kernelllm.discover.scan import Problem
 from pytest_kernelllm_hooks.changes import changes

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from kernelllm_judge.core.syntax import imports_of
 from kernelllm_runtime.source.resolve import Module, ProjectSources
 from kernelllm_runtime.source.source_hash import distribution
-from pytest_kernelllm.core.syntax import imports_of
 
-_IRRELEVANT = ("torch", "triton", "kernelllm_runtime", "pytest_kernelllm")
+_IRRELEVANT = ("torch", "triton", "kernelllm_runtime", "kernelllm_judge", "pytest_kernelllm")
 """Their versions are not part of a source hash."""
 
 

@@ -21,7 +21,16 @@ from kernelllm_runtime.pins.objects import MISSING
 _ORIGINAL = "__kernelllm_original__"
 
 _LIBRARIES = frozenset(
-    {*sys.stdlib_module_names, "torch", "triton", "numpy", __name__.partition(".")[0], "pytest_kernelllm", ""}
+    {
+        *sys.stdlib_module_names,
+        "torch",
+        "triton",
+        "numpy",
+        __name__.partition(".")[0],
+        "kernelllm_judge",
+        "pytest_kernelllm",
+        "",
+    }
 )
 
 

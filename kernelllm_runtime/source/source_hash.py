@@ -25,7 +25,7 @@ from kernelllm_runtime.source.syntax import Import, expression, imports_of, is_d
 VERSION = "1"
 """Raised whenever the hash of unchanged source changes."""
 
-_IN_ENVIRONMENT = ("torch", "triton", "kernelllm_runtime", "pytest_kernelllm")
+_IN_ENVIRONMENT = ("torch", "triton", "kernelllm_runtime", "kernelllm_judge", "pytest_kernelllm")
 """Packages whose versions are not part of the hash, because a verdict records its environment."""
 
 

@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from kernelllm_judge.core.errors import SessionError
 from pytest_kernelllm.commands.common import (
     OK,
     UNJUDGED,
@@ -15,7 +16,6 @@ from pytest_kernelllm.commands.common import (
     settings_of,
 )
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.core.errors import SessionError
 from pytest_kernelllm.discover.scan import Problem as Unread
 from pytest_kernelllm.discover.scan import Scan, scan
 from pytest_kernelllm.generate.protocol import GenerateError

@@ -7,9 +7,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from kernelllm_judge.core.records import Target
 from pytest_kernelllm.config.options import add_options
 from pytest_kernelllm.config.settings import GENERATORS, JUDGING, LANGUAGE_MODEL, Settings, load_settings
-from pytest_kernelllm.core.records import Target
 
 OK, REJECTED, UNJUDGED = 0, 1, 2
 """Exit codes: success; rejected or nothing found; could not be judged, or used wrongly."""

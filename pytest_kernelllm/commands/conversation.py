@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from kernelllm_judge.render.extract import ExtractError, extract
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.generate.protocol import GenerateError
-from pytest_kernelllm.generate.render.extract import ExtractError, extract
 from pytest_kernelllm.models.kernelllm import KernelLLM
 from pytest_kernelllm.models.protocol import Answer
 from pytest_kernelllm.verify.pairs import Pair, VerifyError, verify_all

@@ -9,17 +9,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernelllm_judge.core.errors import SessionError
+from kernelllm_judge.core.program import program_name
+from kernelllm_judge.core.records import Environment, KernelRecord, Target, Verdict
+from kernelllm_judge.environment import find_environment, find_gpu
+from kernelllm_judge.isolation.isolation import IsolationError
+from kernelllm_judge.target.errors import TargetError, in_one_line
 from pytest_kernelllm.commands.common import OK, REJECTED, find_target, settings_of
-from pytest_kernelllm.core.errors import SessionError
-from pytest_kernelllm.core.program import program_name
-from pytest_kernelllm.core.records import Environment, KernelRecord, Target, Verdict
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.discover.adoption import adopted_file, adoption_state
-from pytest_kernelllm.discover.errors import TargetError, in_one_line
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.generate.protocol import GenerateError
-from pytest_kernelllm.judge.environment import find_environment, find_gpu
-from pytest_kernelllm.judge.isolation.isolation import IsolationError
 from pytest_kernelllm.optimize.environment import difference, interpreting, same
 from pytest_kernelllm.session.session import Session, open_session
 

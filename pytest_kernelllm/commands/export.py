@@ -7,6 +7,8 @@ import re
 import sys
 from pathlib import Path
 
+from kernelllm_judge.core.errors import SessionError
+from kernelllm_judge.core.records import Target
 from pytest_kernelllm.commands.common import (
     OK,
     REJECTED,
@@ -15,8 +17,6 @@ from pytest_kernelllm.commands.common import (
     find_target,
     settings_of,
 )
-from pytest_kernelllm.core.errors import SessionError
-from pytest_kernelllm.core.records import Target
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.store import Store
 

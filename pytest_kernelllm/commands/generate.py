@@ -6,6 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from kernelllm_judge.core.errors import SessionError
+from kernelllm_judge.core.records import CandidateId, Completion, Target
 from pytest_kernelllm.commands.common import (
     OK,
     REJECTED,
@@ -15,9 +17,7 @@ from pytest_kernelllm.commands.common import (
     find_target,
     settings_of,
 )
-from pytest_kernelllm.core.errors import SessionError
 from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.core.records import CandidateId, Completion, Target
 from pytest_kernelllm.core.words import speedups
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.session.session import Session, open_session

@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from kernelllm_judge.core.records import Target
 from kernelllm_runtime.source.resolve import label
 from pytest_kernelllm.commands.common import OK, CommandError
 from pytest_kernelllm.commands.project import project_here
-from pytest_kernelllm.core.records import Target
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.suggest.edit import EditError
 from pytest_kernelllm.suggest.files import PatchError

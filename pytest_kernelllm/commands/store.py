@@ -8,10 +8,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from kernelllm_judge.core.records import KernelRecord, Ratio, mean_ratio
 from pytest_kernelllm.commands.common import OK, REJECTED, CommandError
 from pytest_kernelllm.commands.project import project_here
 from pytest_kernelllm.core.history import Run
-from pytest_kernelllm.core.records import KernelRecord, Ratio, mean_ratio
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.store import Store

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
+from kernelllm_judge.core.records import Verdict
 from pytest_kernelllm.commands.common import (
     OK,
     REJECTED,
@@ -20,7 +21,6 @@ from pytest_kernelllm.commands.common import (
     settings_of,
 )
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.core.records import Verdict
 from pytest_kernelllm.kernelbook.files import is_data_set
 from pytest_kernelllm.kernelbook.read import pairs
 from pytest_kernelllm.kernelbook.row import KernelBookError

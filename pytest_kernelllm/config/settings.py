@@ -11,7 +11,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
-from pytest_kernelllm.core.errors import ConfigError
+from kernelllm_judge.core.errors import ConfigError
 
 
 class Option(NamedTuple):

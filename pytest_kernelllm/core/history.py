@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_kernelllm.core.records import Environment, Ratio, Record, Timing
+from kernelllm_judge.core.records import Environment, Ratio, Record, Timing
 
 
 @dataclass(frozen=True)

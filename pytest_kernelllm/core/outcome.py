@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from kernelllm_judge.core.records import ADOPTED, Candidate, CandidateId, Record, Target, Verdict
 from pytest_kernelllm.core.history import History
-from pytest_kernelllm.core.records import ADOPTED, Candidate, CandidateId, Record, Target, Verdict
 
 
 @dataclass(frozen=True)

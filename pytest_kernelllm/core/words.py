@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_kernelllm.core.records import Verdict
+from kernelllm_judge.core.records import Verdict
 
 
 def counted(number: int, noun: str) -> str:

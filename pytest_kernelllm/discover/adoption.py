@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from kernelllm_judge.core.kernel_module import unmodified
+from kernelllm_judge.core.targets import Target
 from kernelllm_runtime.source.resolve import package_root
-from pytest_kernelllm.core.kernel_module import unmodified
-from pytest_kernelllm.core.targets import Target
 
 AdoptionState = Literal["current", "stale", "edited", "missing"]
 

@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from kernelllm_judge.core.targets import Target
 from kernelllm_runtime.source.resolve import Module, ProjectSources
-from pytest_kernelllm.core.targets import Target
 
 
 def source_files(root: Path, target: Target) -> dict[Path, bytes]:

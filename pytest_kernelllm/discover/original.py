@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from kernelllm_judge.core.targets import Target
 from kernelllm_runtime.record import Record
 from kernelllm_runtime.source.marks import find_marks, kernelbench_mark
 from kernelllm_runtime.source.resolve import Module, Origin, ProjectSources, package_root
-from pytest_kernelllm.core.targets import Target
 
 
 @dataclass(frozen=True)

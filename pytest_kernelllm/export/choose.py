@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernelllm_judge.core.errors import SessionError
+from kernelllm_judge.core.program import program_name
+from kernelllm_judge.core.records import KernelRecord, Target, Verdict
 from kernelllm_runtime.classes import class_digest
-from pytest_kernelllm.core.errors import SessionError
-from pytest_kernelllm.core.program import program_name
-from pytest_kernelllm.core.records import KernelRecord, Target, Verdict
 from pytest_kernelllm.discover.adoption import adopted_file, adoption_state
 
 _PLAIN = (bool, int, float, str, type(None))
@@ -94,7 +94,7 @@ def _rank(verdict: Verdict) -> tuple[bool, float]:
 
 
 def _class(root: Path, target: Target) -> type:
-    from pytest_kernelllm.discover.live import TargetError, load_target
+    from kernelllm_judge.target.live import TargetError, load_target
 
     try:
         return load_target(root, target).cls

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from pytest_kernelllm.core.errors import SessionError
+from kernelllm_judge.core.errors import SessionError
 from pytest_kernelllm.store.entry import write_atomic
 
 SUMS = "SHA256SUMS"

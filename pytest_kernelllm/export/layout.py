@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import kernelllm_runtime
-from pytest_kernelllm.core.kernel_module import read_supports
-from pytest_kernelllm.core.records import Verdict
+from kernelllm_judge.core.kernel_module import read_supports
+from kernelllm_judge.core.records import Verdict
 from pytest_kernelllm.export.choose import Export, NotExported
 from pytest_kernelllm.export.folder import SUMS
 from pytest_kernelllm.export.readme import readme

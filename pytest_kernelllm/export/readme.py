@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pytest_kernelllm.core.records import Verdict
+from kernelllm_judge.core.records import Verdict
 from pytest_kernelllm.export.choose import Export
 from pytest_kernelllm.report.markdown import code
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import re
-import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
 
-from pytest_kernelllm.core.records import Completion
+from kernelllm_judge.core.records import Completion
+from kernelllm_judge.render.answer_format import format_of
 from pytest_kernelllm.generate.protocol import GenerateError, Generator, Request
 
 _SUFFIXES = (".py", ".txt", ".md")
@@ -82,21 +80,6 @@ class FilesGenerator(Generator):
         except UnicodeDecodeError:
             return Completion(self.name, index, "", "modelnew", note=f"{note} is not UTF-8 text.")
         return Completion(self.name, index, text, format_of(text), note=note)
-
-
-def format_of(text: str) -> Literal["modelnew", "kernel_module"]:
-    """Returns the format of a file: a kernel module has a top-level ``forward`` and no ``ModelNew``."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            body = ast.parse(text).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        has_forward = re.search(r"^def forward\b", text, re.MULTILINE) is not None
-        has_model = re.search(r"^class ModelNew\b", text, re.MULTILINE) is not None
-    else:
-        has_forward = any(isinstance(node, ast.FunctionDef) and node.name == "forward" for node in body)
-        has_model = any(isinstance(node, ast.ClassDef) and node.name == "ModelNew" for node in body)
-    return "kernel_module" if has_forward and not has_model else "modelnew"
 
 
 def _is_candidate(path: Path) -> bool:

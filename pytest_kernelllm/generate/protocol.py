@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from pytest_kernelllm.core.records import Completion, Target, Verdict
+from kernelllm_judge.core.records import Completion, Target, Verdict
 
 if TYPE_CHECKING:
-    from pytest_kernelllm.discover.live import LiveTarget
+    from kernelllm_judge.target.live import LiveTarget
 
 
 class GenerateError(RuntimeError):

@@ -8,12 +8,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from kernelllm_judge.core.errors import SessionError
+from kernelllm_judge.core.program import program_name
+from kernelllm_judge.core.records import KernelRecord, Target, Verdict
+from kernelllm_judge.target.errors import TargetError
+from kernelllm_judge.target.live import load_target
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.core.errors import SessionError
-from pytest_kernelllm.core.program import program_name
-from pytest_kernelllm.core.records import KernelRecord, Target, Verdict
-from pytest_kernelllm.discover.errors import TargetError
-from pytest_kernelllm.discover.live import load_target
 from pytest_kernelllm.export.choose import best_kernel
 from pytest_kernelllm.kernelbook.form import with_keyword_arguments
 from pytest_kernelllm.kernelbook.model_new import model_new

@@ -10,8 +10,8 @@ import ast
 import io
 import tokenize
 
-from pytest_kernelllm.core.program import UNREADABLE, parse
-from pytest_kernelllm.core.syntax import first_line
+from kernelllm_judge.core.program import UNREADABLE, parse
+from kernelllm_judge.core.syntax import first_line
 from pytest_kernelllm.kernelbook.row import KernelBookError, Pair
 
 _INIT_INPUTS = """

@@ -6,9 +6,9 @@ import ast
 import textwrap
 from collections.abc import Iterable
 
-from pytest_kernelllm.core.import_block import sorted_imports
-from pytest_kernelllm.core.program import parse
-from pytest_kernelllm.core.syntax import assigned_names, first_line, imports_of, is_docstring, rename
+from kernelllm_judge.core.import_block import sorted_imports
+from kernelllm_judge.core.program import parse
+from kernelllm_judge.core.syntax import assigned_names, first_line, imports_of, is_docstring, rename
 from pytest_kernelllm.kernelbook.row import KernelBookError
 from pytest_kernelllm.models.prompt.scopes import free_roots
 

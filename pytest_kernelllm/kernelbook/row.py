@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_kernelllm.core.errors import SessionError
+from kernelllm_judge.core.errors import SessionError
 
 
 class KernelBookError(SessionError):

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-from pytest_kernelllm.core.program import UNREADABLE, parse, program_name
-from pytest_kernelllm.core.syntax import (
+from kernelllm_judge.core.program import UNREADABLE, parse, program_name
+from kernelllm_judge.core.syntax import (
     assigned_names,
     chain_of,
     expression,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from pytest_kernelllm.core.records import Case, Completion, Target
+from kernelllm_judge.core.records import Case, Completion, Target
 from pytest_kernelllm.generate.protocol import Attempt, Generator, Repair, Request
 from pytest_kernelllm.models.protocol import (
     Answer,
@@ -21,7 +21,7 @@ from pytest_kernelllm.models.protocol import (
 )
 
 if TYPE_CHECKING:
-    from pytest_kernelllm.discover.live import LiveTarget
+    from kernelllm_judge.target.live import LiveTarget
 
 _Asked = TypeVar("_Asked", Request, Repair)
 
@@ -218,7 +218,7 @@ def _as_comment(rejected: tuple[Attempt, str]) -> str:
 
 
 def _code_of(text: str) -> str:
-    from pytest_kernelllm.generate.render.extract import ExtractError, extract
+    from kernelllm_judge.render.extract import ExtractError, extract
 
     try:
         return _shortened(extract(text))

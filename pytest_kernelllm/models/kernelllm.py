@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 
+from kernelllm_judge.render.extract import ExtractError, extract
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.generate.protocol import GenerateError
-from pytest_kernelllm.generate.render.extract import ExtractError, extract
 from pytest_kernelllm.models.from_settings import language_model, sampling
 from pytest_kernelllm.models.prompt import SYSTEM, TEMPLATE, chat_task, fill
 from pytest_kernelllm.models.protocol import Answer, Ask, Sampling

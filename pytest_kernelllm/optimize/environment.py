@@ -7,8 +7,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_kernelllm.core.records import Environment
-from pytest_kernelllm.judge.environment import find_environment, find_gpus
+from kernelllm_judge.core.records import Environment
+from kernelllm_judge.environment import find_environment, find_gpus
 
 if TYPE_CHECKING:
     from torch import nn

@@ -13,9 +13,9 @@ from typing import Any
 
 from torch import nn
 
+from kernelllm_judge.core.records import Environment, KernelRecord
 from kernelllm_runtime.source.marks import Mark, find_marks, kernelbench_mark
 from kernelllm_runtime.source.resolve import Origin, ProjectSources
-from pytest_kernelllm.core.records import Environment, KernelRecord
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.optimize.environment import difference, same
 from pytest_kernelllm.optimize.report import UNKNOWN

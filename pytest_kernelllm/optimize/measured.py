@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from kernelllm_judge.core.records import Ratio
 from kernelllm_runtime.adopted import DISPATCHER
 from kernelllm_runtime.ambient import ambient_reason, autocast_reason
 from kernelllm_runtime.compiled import wanted
@@ -23,7 +24,6 @@ from kernelllm_runtime.methods import untraceable
 from kernelllm_runtime.scope import device_type
 from kernelllm_runtime.targets import is_pin
 from pytest_kernelllm.core.cuda_graphs import capture, warm_up
-from pytest_kernelllm.core.records import Ratio
 
 FORMS = 8
 """Forms in which the example calls one module, such as several sizes, that are timed; further ones are not."""

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from kernelllm_judge.core.records import KernelRecord, Ratio
 from kernelllm_runtime.instance import Swap, TextKernel, dispatching, swap
 from kernelllm_runtime.placing import fitting, unplaceable
 from pytest_kernelllm.config.settings import load_settings
-from pytest_kernelllm.core.records import KernelRecord, Ratio
 from pytest_kernelllm.optimize.environment import environment_of
 from pytest_kernelllm.optimize.graphs import graphing
 from pytest_kernelllm.optimize.kernel_index import KernelIndex, NoKernel

@@ -12,10 +12,10 @@ from typing import Self
 
 from torch import nn
 
+from kernelllm_judge.core.records import Ratio
 from kernelllm_runtime.adopted import DISPATCHER, KernelLLMWarning
 from kernelllm_runtime.instance import Swap
 from kernelllm_runtime.placing import Choice, digest_of, save, surroundings
-from pytest_kernelllm.core.records import Ratio
 
 UNKNOWN = "no kernel in the store"
 """The reason for modules whose class is not in the store."""

@@ -17,9 +17,9 @@ from typing import Any, TypeGuard
 import torch
 from torch import nn
 
+from kernelllm_judge.core.records import Ratio
 from kernelllm_runtime.adopted import DISPATCHER
 from kernelllm_runtime.instance import Swap, swap
-from pytest_kernelllm.core.records import Ratio
 from pytest_kernelllm.optimize.measured import middle_half, restored, synchronize
 
 ROUNDS = 15

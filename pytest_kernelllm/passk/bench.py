@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from pytest_kernelllm.core.errors import SessionError
+from kernelllm_judge.core.errors import SessionError
+from kernelllm_judge.core.records import Completion, Target
 from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.core.records import Completion, Target
 from pytest_kernelllm.core.usage import Usage
 from pytest_kernelllm.passk.decisions import level_decisions
 from pytest_kernelllm.passk.errors import BenchError
@@ -145,7 +145,7 @@ def _not_applicable(completion: Completion) -> bool:
 
 
 def _has_code(completion: Completion) -> bool:
-    from pytest_kernelllm.generate.render.extract import ExtractError, extract
+    from kernelllm_judge.render.extract import ExtractError, extract
 
     if completion.format == "inductor":
         return True

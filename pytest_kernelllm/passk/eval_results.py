@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_kernelllm.core.records import Environment, Spread
+from kernelllm_judge.core.records import Environment, Spread
 from pytest_kernelllm.passk.levels import UNCOMPILED
 from pytest_kernelllm.passk.records import Benchmark, Sample, TargetScore
 

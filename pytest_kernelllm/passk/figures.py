@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pytest_kernelllm.core.records import Record
+from kernelllm_judge.core.records import Record
 
 SPEEDS = (0.8, 1.0, 1.2, 1.5, 2.0)
 """The p of fast_p."""

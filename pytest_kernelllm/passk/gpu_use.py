@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 
-from pytest_kernelllm.judge.environment import equal_gpus, find_gpus
+from kernelllm_judge.environment import equal_gpus, find_gpus
 from pytest_kernelllm.passk.records import GpuUse
 
 INTERVAL = 0.25

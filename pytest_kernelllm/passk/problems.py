@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_kernelllm.core.records import Record, Target
+from kernelllm_judge.core.records import Record, Target
 from pytest_kernelllm.passk.errors import BenchError
 
 LEVELS = (1, 2, 3)

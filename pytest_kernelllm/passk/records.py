@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pytest_kernelllm.core.records import SCHEMA, Environment, Record, Spread, Target
+from kernelllm_judge.core.records import SCHEMA, Environment, Record, Spread, Target
 from pytest_kernelllm.core.usage import Usage
 from pytest_kernelllm.passk.figures import FastAt, PassAt, Result
 from pytest_kernelllm.passk.problems import Problem

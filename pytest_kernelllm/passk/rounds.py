@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import ceil
 
-from pytest_kernelllm.core.records import Record
+from kernelllm_judge.core.records import Record
 from pytest_kernelllm.passk.estimator import mean, pass_at_k
 from pytest_kernelllm.passk.figures import SPEEDS, FastAt, PassAt, Result
 

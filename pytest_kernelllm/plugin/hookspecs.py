@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from kernelllm_judge.core.records import Target
     from pytest_kernelllm.core.outcome import Outcome
-    from pytest_kernelllm.core.records import Target
     from pytest_kernelllm.generate.protocol import Generator
 
 

@@ -8,9 +8,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from pytest_kernelllm.core.errors import SessionError
+from kernelllm_judge.core.errors import SessionError
+from kernelllm_judge.core.records import ADOPTED, CandidateId, Target
 from pytest_kernelllm.core.outcome import Outcome, best
-from pytest_kernelllm.core.records import ADOPTED, CandidateId, Target
 from pytest_kernelllm.discover.adoption import adoption_state
 from pytest_kernelllm.discover.scan import Scan
 from pytest_kernelllm.report.explain import explain, noted

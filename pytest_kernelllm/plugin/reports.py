@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from kernelllm_judge.core.records import Environment
 from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.core.records import Environment
 from pytest_kernelllm.core.usage import Usage
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from kernelllm_judge.core.errors import ConfigError, SessionError
+from kernelllm_judge.core.records import ADOPTED, CandidateId, Target
 from pytest_kernelllm.config.settings import Settings, load_settings
-from pytest_kernelllm.core.errors import ConfigError, SessionError
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.overrides import Overrides
-from pytest_kernelllm.core.records import ADOPTED, CandidateId, Target
 from pytest_kernelllm.core.usage import Span, Usage
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.discover.adoption import adoption_state

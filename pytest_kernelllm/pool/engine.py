@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from kernelllm_judge.core.records import Environment
+from kernelllm_judge.environment import Gpu, equal_gpus, find_environment, find_gpus
 from pytest_kernelllm.config.settings import Settings, size_in_bytes
-from pytest_kernelllm.core.records import Environment
-from pytest_kernelllm.judge.environment import Gpu, equal_gpus, find_environment, find_gpus
 from pytest_kernelllm.pool.jobs import Engine
 from pytest_kernelllm.pool.messages import Handshake
 from pytest_kernelllm.pool.pool import ProcessPool

@@ -8,17 +8,19 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
 
-from pytest_kernelllm.core.measured import Measured
-from pytest_kernelllm.core.records import Verdict
-from pytest_kernelllm.core.stages import InStage, unwatched
-from pytest_kernelllm.judge.isolation.isolation import probe_isolation
-from pytest_kernelllm.judge.judge import Judge
-from pytest_kernelllm.judge.launching import ServerFailed
-from pytest_kernelllm.pool.candidate import Speed, judge_candidate, judge_source, measure_completion
+from kernelllm_judge.candidate import Speed, criteria_of, judge_candidate, measure_completion
+from kernelllm_judge.core.measured import Measured
+from kernelllm_judge.core.records import Candidate, Verdict
+from kernelllm_judge.core.stages import InStage, unwatched
+from kernelllm_judge.isolation.isolation import probe_isolation
+from kernelllm_judge.judging import Judge
+from kernelllm_judge.launching import ServerFailed
+from kernelllm_judge.target.live import LiveTarget
 from pytest_kernelllm.pool.messages import (
     ErrorReply,
     Handshake,
@@ -68,7 +70,7 @@ class TargetJudge(TargetLoader):
                 return ErrorReply(live) if request.in_project else self._unjudged(live)
             speed = Speed(request.timing, request.min_speedup, request.baseline)
             if request.in_project:
-                return judge_source(self._judge, live, request, speed)
+                return _judge_source(self._judge, live, request, speed)
             return judge_candidate(self._judge, live, request.text, request.note, speed)[1]
         except ServerFailed as error:
             return ErrorReply(str(error)) if request.in_project else self._unjudged(str(error))
@@ -115,6 +117,21 @@ def _judging(start: Handshake, reports: StageReports) -> Iterator[TargetJudge]:
         in_stage=reports.in_stage,
     ) as judge:
         yield TargetJudge(judge, reports.in_stage)
+
+
+def _judge_source(judge: Judge, live: LiveTarget, request: JudgeRequest, speed: Speed) -> Verdict:
+    """Judges a kernel module as it stands, by what its project states about the target.
+
+    Raises:
+        launching.ServerFailed: the judge's own processes cannot start.
+    """
+    criteria = criteria_of(live, speed)
+    if request.tolerance is not None:
+        criteria = replace(criteria, tolerance=request.tolerance)
+    if live.options.min_speedup is not None:
+        criteria = replace(criteria, min_speedup=live.options.min_speedup)
+    candidate = Candidate(live.target.id, request.text, "files", note=request.note)
+    return judge.judge(candidate, replace(criteria, adopted=request.adopted))
 
 
 if __name__ == "__main__":

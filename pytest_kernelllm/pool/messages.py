@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pytest_kernelllm.core.records import BaselineChoice, Candidate, Completion, Environment, Record, Target
+from kernelllm_judge.core.records import BaselineChoice, Candidate, Completion, Environment, Record, Target
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_kernelllm.judge.shared.channel import Channel, ChannelTimeout
+from kernelllm_judge.shared.channel import Channel, ChannelTimeout
 from pytest_kernelllm.store.signing import VARIABLE as STORE_KEY
 
 Reply = dict[str, Any]

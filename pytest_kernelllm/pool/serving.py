@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pytest_kernelllm.judge.shared.channel import Channel, ChannelClosed
+from kernelllm_judge.shared.channel import Channel, ChannelClosed
 from pytest_kernelllm.pool.messages import Handshake
 from pytest_kernelllm.pool.pool_process import STAGE, UNFIT
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from pytest_kernelllm.judge.shared.channel import ChannelClosed, ChannelError
+from kernelllm_judge.shared.channel import ChannelClosed, ChannelError
 from pytest_kernelllm.pool.job_queue import JobQueue
 from pytest_kernelllm.pool.jobs import CannotStart, PoolFailed, PoolJob, ProcessLost, Task, kept_after
 from pytest_kernelllm.pool.pool_process import UNFIT, PoolProcess, Reply, Slot, StageOverdue

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import torch
 
+from kernelllm_judge.core.records import Completion, Environment
+from kernelllm_judge.core.stages import InStage, unwatched
+from kernelllm_judge.render.errors import RenderError, unexpected
+from kernelllm_judge.render.render import render
+from kernelllm_judge.target.live import LiveTarget, TargetError, load_target
 from kernelllm_runtime.pins.settings import CONVOLUTION_PRECISION, PRODUCT_PRECISION, setting
-from pytest_kernelllm.core.records import Completion, Environment
-from pytest_kernelllm.core.stages import InStage, unwatched
-from pytest_kernelllm.discover.live import LiveTarget, TargetError, load_target
-from pytest_kernelllm.generate.render.errors import RenderError, unexpected
-from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.pool.jobs import KEPT_GROUPS
 from pytest_kernelllm.pool.messages import (
     ErrorReply,

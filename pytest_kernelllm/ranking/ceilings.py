@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytest_kernelllm.judge.benchmark.roofline import CONVOLUTIONS, Roofline
+from kernelllm_judge.timing.roofline import CONVOLUTIONS, Roofline
 from pytest_kernelllm.ranking.errors import RankError
 
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pytest_kernelllm.judge.benchmark.roofline import NO_FLOPS, Roofline
+from kernelllm_judge.timing.roofline import NO_FLOPS, Roofline
 from pytest_kernelllm.ranking.operations import Operation
 from pytest_kernelllm.ranking.trace import Trace
 

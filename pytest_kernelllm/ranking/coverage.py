@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from kernelllm_judge.core.records import Environment, Ratio
+from kernelllm_judge.environment import find_environment
 from kernelllm_runtime.adopted import DISPATCHER
-from pytest_kernelllm.core.records import Environment, Ratio
-from pytest_kernelllm.judge.environment import find_environment
 from pytest_kernelllm.optimize.environment import environment_of
 from pytest_kernelllm.optimize.kernel_index import KernelIndex, NoKernel
 from pytest_kernelllm.optimize.model import Replacement

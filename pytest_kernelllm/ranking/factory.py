@@ -13,9 +13,9 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map_only
 
-from pytest_kernelllm.discover.calls import Call, as_call
-from pytest_kernelllm.discover.errors import TargetError, in_one_line
-from pytest_kernelllm.discover.importing import import_file
+from kernelllm_judge.target.calls import Call, as_call
+from kernelllm_judge.target.errors import TargetError, in_one_line
+from kernelllm_judge.target.importing import import_file
 from pytest_kernelllm.ranking.construction import Constructions
 from pytest_kernelllm.ranking.errors import RankError
 

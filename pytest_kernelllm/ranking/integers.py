@@ -12,7 +12,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from pytest_kernelllm.core.dispatch_mode import DispatchMode
+from kernelllm_judge.core.dispatch_mode import DispatchMode
 
 MOST = 1 << 24
 """Elements of a tensor whose values are kept."""

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from pytest_kernelllm.core.syntax import snake_case
-from pytest_kernelllm.discover.attributes import dtype_name, is_scalar
-from pytest_kernelllm.discover.build import original_forward
+from kernelllm_judge.core.syntax import snake_case
+from kernelllm_judge.target.attributes import dtype_name, is_scalar
+from kernelllm_judge.target.build import original_forward
 from pytest_kernelllm.ranking.construction import POSITIONAL, Constructions
 from pytest_kernelllm.ranking.dims import Axes, free_axes
 from pytest_kernelllm.ranking.expressions import Imports, Inexpressible, expression

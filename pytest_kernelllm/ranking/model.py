@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pytest_kernelllm.judge.benchmark.roofline import Roofline
+from kernelllm_judge.timing.roofline import Roofline
 from pytest_kernelllm.optimize.model import open_store
 from pytest_kernelllm.ranking.ceilings import data_sheet
 from pytest_kernelllm.ranking.costs import Cost, costs

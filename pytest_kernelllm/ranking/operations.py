@@ -10,7 +10,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from pytest_kernelllm.judge.benchmark.roofline import Flops
+from kernelllm_judge.timing.roofline import Flops
 
 Kind = Literal["light", "heavy", "unknown"]
 """``light`` operations can be fused with their neighbours; ``heavy`` ones are matrix multiplications, convolutions and

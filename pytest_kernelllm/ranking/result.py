@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from pytest_kernelllm.core.records import Ratio
+from kernelllm_judge.core.records import Ratio
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.ranking.markers import Marker, markers_file
 from pytest_kernelllm.suggest.style import Style

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from pytest_kernelllm.discover.attributes import is_scalar
+from kernelllm_judge.target.attributes import is_scalar
 from pytest_kernelllm.optimize.report import path_pattern
 from pytest_kernelllm.ranking.costs import Cost, Costs
 from pytest_kernelllm.ranking.trace import Arguments, Trace

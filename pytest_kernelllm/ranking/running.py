@@ -13,9 +13,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.cuda import Event
 
-from pytest_kernelllm.discover.errors import in_one_line
-from pytest_kernelllm.judge.benchmark.roofline import Roofline, measure_roofline
-from pytest_kernelllm.judge.shared.clock import GpuClock
+from kernelllm_judge.shared.clock import GpuClock
+from kernelllm_judge.target.errors import in_one_line
+from kernelllm_judge.timing.roofline import Roofline, measure_roofline
 from pytest_kernelllm.ranking.errors import RankError
 from pytest_kernelllm.ranking.factory import Factory, Subject, build
 from pytest_kernelllm.ranking.integers import KnownIntegers

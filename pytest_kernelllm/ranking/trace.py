@@ -14,7 +14,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
-from pytest_kernelllm.core.dispatch_mode import DispatchMode
+from kernelllm_judge.core.dispatch_mode import DispatchMode
 from pytest_kernelllm.ranking.operations import Operation, Region, attention, operation
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kernelllm_judge.core.records import ADOPTED
 from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.core.records import ADOPTED
 
 
 def noted(outcome: Outcome) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from kernelllm_judge.core.records import Environment
 from kernelllm_runtime.source.resolve import ProjectSources
 from pytest_kernelllm.core.outcome import Outcome, best
-from pytest_kernelllm.core.records import Environment
 from pytest_kernelllm.core.usage import Usage
 from pytest_kernelllm.discover.adoption import adoption_state
 from pytest_kernelllm.discover.original import original

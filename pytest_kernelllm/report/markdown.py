@@ -11,9 +11,9 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from pytest_kernelllm.core.characters import reordering
+from kernelllm_judge.core.characters import reordering
+from kernelllm_judge.core.records import Environment, Ratio, Verdict
 from pytest_kernelllm.core.history import History
-from pytest_kernelllm.core.records import Environment, Ratio, Verdict
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.report.read import Report, ReportedCandidate, ReportedTarget
 from pytest_kernelllm.report.spent import spent

@@ -7,8 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_kernelllm.core.history import History
-from pytest_kernelllm.core.records import (
+from kernelllm_judge.core.records import (
     ADOPTED,
     SCHEMA,
     Environment,
@@ -17,6 +16,7 @@ from pytest_kernelllm.core.records import (
     Target,
     Verdict,
 )
+from pytest_kernelllm.core.history import History
 from pytest_kernelllm.core.usage import Usage
 from pytest_kernelllm.discover.original import Original
 

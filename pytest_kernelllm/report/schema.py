@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from kernelllm_judge.core.records import SCHEMA, Record, Verdict
 from kernelllm_runtime.record import NON_FINITE
-from pytest_kernelllm.core.records import SCHEMA, Record, Verdict
 from pytest_kernelllm.report.read import Report
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"

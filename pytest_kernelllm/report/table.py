@@ -9,9 +9,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from kernelllm_judge.core.records import ADOPTED, Ratio, Timing, mean_ratio
 from pytest_kernelllm.core.history import CaseChange
 from pytest_kernelllm.core.outcome import Outcome, best, nearest
-from pytest_kernelllm.core.records import ADOPTED, Ratio, Timing, mean_ratio
 
 
 def render_table(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytest_kernelllm.core.records import Verdict
+from kernelllm_judge.core.records import Verdict
 
 
 @dataclass(frozen=True)

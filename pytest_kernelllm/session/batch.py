@@ -7,7 +7,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 
-from pytest_kernelllm.core.records import Completion, Target
+from kernelllm_judge.core.records import Completion, Target
 from pytest_kernelllm.generate.protocol import Generator
 
 Progress = Callable[[str], None]

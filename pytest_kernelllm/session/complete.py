@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pytest_kernelllm.core.errors import SessionError
-from pytest_kernelllm.core.records import Completion, Target
+from kernelllm_judge.core.errors import SessionError
+from kernelllm_judge.core.records import Completion, Target
 from pytest_kernelllm.generate.protocol import Generator, Request
 from pytest_kernelllm.session.batch import Batch, Progress
 from pytest_kernelllm.session.memo import Memo
@@ -19,7 +19,7 @@ from pytest_kernelllm.store import Store
 from pytest_kernelllm.store.completions import CompletionKey
 
 if TYPE_CHECKING:
-    from pytest_kernelllm.discover.live import LiveTarget
+    from kernelllm_judge.target.live import LiveTarget
 
 LOADED_AT_ONCE = 16
 """Targets that are loaded side by side before a batch begins."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from kernelllm_judge.core.records import ADOPTED, Candidate, Target
 from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.core.records import ADOPTED, Candidate, Target
 from pytest_kernelllm.session.history import Histories
 from pytest_kernelllm.session.judge import JudgeStage
 from pytest_kernelllm.session.repair import Turns

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_kernelllm.core.errors import SessionError
-from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.core.records import (
+from kernelllm_judge.core.errors import SessionError
+from kernelllm_judge.core.records import (
     ADOPTED,
     Candidate,
     CandidateId,
@@ -18,6 +17,7 @@ from pytest_kernelllm.core.records import (
     Target,
     Verdict,
 )
+from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.discover.adoption import adopted_file
 from pytest_kernelllm.generate.protocol import GenerateError, Generator

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kernelllm_judge.core.records import ADOPTED, Completion, Target
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.core.records import ADOPTED, Completion, Target
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
 from pytest_kernelllm.models.from_settings import chats, language_model, sampling

@@ -9,8 +9,9 @@ from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
+from kernelllm_judge.core.errors import SessionError
+from kernelllm_judge.core.records import Environment, Target, Verdict, mean_ratio
 from pytest_kernelllm.config.settings import Settings, share
-from pytest_kernelllm.core.errors import SessionError
 from pytest_kernelllm.core.history import (
     Comparison,
     History,
@@ -22,7 +23,6 @@ from pytest_kernelllm.core.history import (
     slower_than_recorded,
 )
 from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.core.records import Environment, Target, Verdict, mean_ratio
 from pytest_kernelllm.store import Store
 
 LATEST, OFF = "latest", "off"

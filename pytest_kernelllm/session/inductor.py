@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from pytest_kernelllm.core.records import Completion, Target
+from kernelllm_judge.core.records import Completion, Target
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.inductor.variants import VARIANTS
 from pytest_kernelllm.generate.protocol import Request

@@ -9,10 +9,8 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.core.errors import SessionError
-from pytest_kernelllm.core.overrides import Overrides
-from pytest_kernelllm.core.records import (
+from kernelllm_judge.core.errors import SessionError
+from kernelllm_judge.core.records import (
     Candidate,
     Environment,
     KernelRecord,
@@ -20,9 +18,11 @@ from pytest_kernelllm.core.records import (
     Terms,
     Verdict,
 )
+from kernelllm_judge.environment import Gpu, find_gpu
+from kernelllm_judge.isolation.isolation import Isolation, probe_isolation
+from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.core.overrides import Overrides
 from pytest_kernelllm.core.words import counted
-from pytest_kernelllm.judge.environment import Gpu, find_gpu
-from pytest_kernelllm.judge.isolation.isolation import Isolation, probe_isolation
 from pytest_kernelllm.pool.engine import judging_environment
 from pytest_kernelllm.pool.jobs import PoolFailed
 from pytest_kernelllm.session.memo import Memo

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_kernelllm.core.errors import SessionError
+from kernelllm_judge.core.errors import SessionError
+from kernelllm_judge.core.records import Target
 from pytest_kernelllm.core.overrides import Overrides
-from pytest_kernelllm.core.records import Target
 
 if TYPE_CHECKING:
-    from pytest_kernelllm.discover.live import LiveTarget
+    from kernelllm_judge.target.live import LiveTarget
 
 
 class LiveTargets:
@@ -44,7 +44,7 @@ class LiveTargets:
             if target.id not in self._live:
                 self._progress(f"{target.name}: importing")
                 _require_torch()
-                from pytest_kernelllm.discover.live import TargetError, load_target
+                from kernelllm_judge.target.live import TargetError, load_target
 
                 inputs = self._overrides(target).inputs
                 try:

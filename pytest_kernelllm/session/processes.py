@@ -12,11 +12,11 @@ from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
+from kernelllm_judge.core.errors import SessionError
+from kernelllm_judge.core.measured import Measured
+from kernelllm_judge.core.records import ADOPTED, Candidate, Completion, Environment, Target, Verdict
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.core.errors import SessionError
-from pytest_kernelllm.core.measured import Measured
 from pytest_kernelllm.core.overrides import Overrides
-from pytest_kernelllm.core.records import ADOPTED, Candidate, Completion, Environment, Target, Verdict
 from pytest_kernelllm.core.usage import Span
 from pytest_kernelllm.pool.engine import open_engine, open_writers
 from pytest_kernelllm.pool.jobs import Engine, PoolFailed, PoolJob, ProcessLost

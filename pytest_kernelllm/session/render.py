@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from pytest_kernelllm.core.kernel_module import renamed
-from pytest_kernelllm.core.records import Candidate, Completion, Target
-from pytest_kernelllm.generate.render.version import RENDER_VERSION
+from kernelllm_judge.core.kernel_module import renamed
+from kernelllm_judge.core.records import Candidate, Completion, Target
+from kernelllm_judge.render.version import RENDER_VERSION
 from pytest_kernelllm.session.memo import Memo
 from pytest_kernelllm.session.processes import PreparingLost
 from pytest_kernelllm.store import Store

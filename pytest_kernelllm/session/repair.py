@@ -12,8 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kernelllm_judge.core.records import CandidateId, Completion, Target
 from pytest_kernelllm.core.outcome import Outcome, best_of_rounds
-from pytest_kernelllm.core.records import CandidateId, Completion, Target
 from pytest_kernelllm.generate.protocol import Attempt, Generator, Repair, Request
 from pytest_kernelllm.models.prompt.feedback import FEEDBACK_VERSION
 from pytest_kernelllm.session.memo import Memo
@@ -21,7 +21,7 @@ from pytest_kernelllm.store import Store
 from pytest_kernelllm.store.completions import CompletionKey
 
 if TYPE_CHECKING:
-    from pytest_kernelllm.discover.live import LiveTarget
+    from kernelllm_judge.target.live import LiveTarget
 
 Answered = tuple[Outcome, Completion]
 """What became of an answer, and the answer."""

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from pytest_kernelllm.core.measured import Measured
-from pytest_kernelllm.core.records import Completion, Environment, Target
+from kernelllm_judge.core.measured import Measured
+from kernelllm_judge.core.records import Completion, Environment, Target
+from kernelllm_judge.render.inductor import sections
+from kernelllm_judge.render.version import RENDER_VERSION
 from pytest_kernelllm.core.words import counted
-from pytest_kernelllm.generate.render.inductor import sections
-from pytest_kernelllm.generate.render.version import RENDER_VERSION
 from pytest_kernelllm.generate.search.case_search import form
 from pytest_kernelllm.generate.search.search import Found, Program, search
 from pytest_kernelllm.session.memo import Memo

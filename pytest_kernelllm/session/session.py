@@ -12,19 +12,19 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.core.errors import SessionError
-from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.core.overrides import Overrides
-from pytest_kernelllm.core.records import (
+from kernelllm_judge.core.errors import SessionError
+from kernelllm_judge.core.records import (
     ADOPTED,
     CandidateId,
     Environment,
     Target,
 )
+from kernelllm_judge.isolation.isolation import Isolation
+from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.core.outcome import Outcome
+from pytest_kernelllm.core.overrides import Overrides
 from pytest_kernelllm.core.usage import Span
 from pytest_kernelllm.generate.protocol import Generator
-from pytest_kernelllm.judge.isolation.isolation import Isolation
 from pytest_kernelllm.models.generator import NO_HOOK, PromptHook
 from pytest_kernelllm.session.ahead import Ahead
 from pytest_kernelllm.session.complete import PATIENCE_S

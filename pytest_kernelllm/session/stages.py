@@ -7,11 +7,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kernelllm_judge.core.errors import SessionError
+from kernelllm_judge.core.records import CandidateId, Completion, Environment, Target
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.core.errors import SessionError
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.overrides import Overrides
-from pytest_kernelllm.core.records import CandidateId, Completion, Environment, Target
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
 from pytest_kernelllm.models.generator import PromptHook
 from pytest_kernelllm.session.complete import CompleteStage
@@ -28,7 +28,7 @@ from pytest_kernelllm.session.search import SearchStage
 from pytest_kernelllm.store import Store
 
 if TYPE_CHECKING:
-    from pytest_kernelllm.discover.live import LiveTarget
+    from kernelllm_judge.target.live import LiveTarget
 
 
 class Stages:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_kernelllm.core.records import Completion
+from kernelllm_judge.core.records import Completion
 from pytest_kernelllm.store.entry import digest
 from pytest_kernelllm.store.folder import StoreFolder
 

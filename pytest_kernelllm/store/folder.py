@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pytest_kernelllm.core.records import RecordError, SchemaError
+from kernelllm_judge.core.records import RecordError, SchemaError
 from pytest_kernelllm.store.entry import (
     DamagedEntry,
     OtherVersion,

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_kernelllm.core.errors import SessionError
+from kernelllm_judge.core.errors import SessionError
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.store.entry import DamagedEntry, UnsignedEntry
 from pytest_kernelllm.store.store import Store

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_kernelllm.core.measured import Measured
-from pytest_kernelllm.core.records import Environment
+from kernelllm_judge.core.measured import Measured
+from kernelllm_judge.core.records import Environment
 from pytest_kernelllm.store.entry import digest
 from pytest_kernelllm.store.folder import StoreFolder
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_kernelllm.core.records import Candidate, Completion, RecordError
+from kernelllm_judge.core.records import Candidate, Completion, RecordError
 from pytest_kernelllm.store.entry import digest
 from pytest_kernelllm.store.folder import StoreFolder
 

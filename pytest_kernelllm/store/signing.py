@@ -10,7 +10,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 
-from pytest_kernelllm.core.errors import ConfigError
+from kernelllm_judge.core.errors import ConfigError
 from pytest_kernelllm.web.secret import Secret
 
 VARIABLE = "KERNELLLM_STORE_KEY"

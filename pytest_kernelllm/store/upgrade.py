@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_kernelllm.core.records import SCHEMA
+from kernelllm_judge.core.records import SCHEMA
 
 _NAMES = {"screen": "static check", "twin": "near-duplicate"}
 """Today's names of stages and rules by those of format 1."""

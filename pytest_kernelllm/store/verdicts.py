@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_kernelllm.core.records import Environment, KernelRecord, RecordError, Terms
+from kernelllm_judge.core.records import Environment, KernelRecord, RecordError, Terms
 from pytest_kernelllm.store.entry import DamagedEntry, OtherVersion, decode
 from pytest_kernelllm.store.folder import StoreFolder
 

@@ -10,10 +10,10 @@ import tokenize
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernelllm_judge.core.records import Target
+from kernelllm_judge.core.syntax import chain_of
 from kernelllm_runtime.source.marks import Mark, find_marks, is_marker
 from kernelllm_runtime.source.resolve import ProjectSources
-from pytest_kernelllm.core.records import Target
-from pytest_kernelllm.core.syntax import chain_of
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _LAYOUT = (token.NL, token.NEWLINE, token.COMMENT, token.INDENT, token.DEDENT, token.ENDMARKER)

@@ -6,8 +6,8 @@ import re
 import shlex
 from dataclasses import replace
 
-from pytest_kernelllm.core.kernel_module import FIGURES, with_figures
-from pytest_kernelllm.core.records import Candidate, Check, Ratio, Verdict
+from kernelllm_judge.core.kernel_module import FIGURES, with_figures
+from kernelllm_judge.core.records import Candidate, Check, Ratio, Verdict
 
 
 def shipped(candidate: Candidate, verdict: Verdict) -> Candidate:

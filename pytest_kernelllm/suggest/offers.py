@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_kernelllm.core.kernel_module import DIGEST_LINE, digest
-from pytest_kernelllm.core.program import UNREADABLE
-from pytest_kernelllm.core.records import Candidate, KernelRecord, Target
+from kernelllm_judge.core.kernel_module import DIGEST_LINE, digest
+from kernelllm_judge.core.program import UNREADABLE
+from kernelllm_judge.core.records import Candidate, KernelRecord, Target
 from pytest_kernelllm.discover.adoption import adoption_state
 from pytest_kernelllm.discover.scan import scan, scan_file
 from pytest_kernelllm.store import Store

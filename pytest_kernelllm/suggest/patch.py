@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_kernelllm.core.kernel_module import digest, unmodified
-from pytest_kernelllm.core.program import UNREADABLE
-from pytest_kernelllm.core.records import Candidate, Target
+from kernelllm_judge.core.kernel_module import digest, unmodified
+from kernelllm_judge.core.program import UNREADABLE
+from kernelllm_judge.core.records import Candidate, Target
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.suggest.edit import set_kernel
 from pytest_kernelllm.suggest.files import PatchError, change_files, content

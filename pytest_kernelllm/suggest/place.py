@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from kernelllm_judge.core.records import Target
+from kernelllm_judge.core.syntax import snake_case
 from kernelllm_runtime.source.resolve import package_root
-from pytest_kernelllm.core.records import Target
-from pytest_kernelllm.core.syntax import snake_case
 from pytest_kernelllm.suggest.files import PatchError
 
 FOLDER = "_triton"

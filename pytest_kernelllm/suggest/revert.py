@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kernelllm_judge.core.kernel_module import unmodified
+from kernelllm_judge.core.records import Target
 from kernelllm_runtime.source.resolve import label
-from pytest_kernelllm.core.kernel_module import unmodified
-from pytest_kernelllm.core.records import Target
 from pytest_kernelllm.discover.adoption import adopted_file, made_for
 from pytest_kernelllm.discover.scan import python_files
 from pytest_kernelllm.suggest.edit import remove_kernel

@@ -18,8 +18,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pytest_kernelllm.core.kernel_module import digest, with_exemptions
-from pytest_kernelllm.core.program import UNREADABLE, parse
+from kernelllm_judge.core.kernel_module import digest, with_exemptions
+from kernelllm_judge.core.program import UNREADABLE, parse
 
 LINTED = "E,F,I,W,B,UP"
 """Rules that a kernel module keeps or exempts itself from, in addition to the project's."""

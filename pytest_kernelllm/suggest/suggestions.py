@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from kernelllm_judge.core.records import Candidate, Target
 from pytest_kernelllm.core.outcome import Outcome, best
-from pytest_kernelllm.core.records import Candidate, Target
 from pytest_kernelllm.discover.adoption import adoption_state
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.suggest.edit import EditError

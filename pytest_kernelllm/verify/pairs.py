@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernelllm_judge.core.records import Target, Verdict
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.core.records import Target, Verdict
 from pytest_kernelllm.core.words import speedups
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.pool.engine import judging_environment, open_engine

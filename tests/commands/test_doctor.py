@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from projects import COMMAND, GOOD, LAYERS
 
-from pytest_kernelllm.core.kernel_module import Provenance, compose, with_figures
-from pytest_kernelllm.core.records import Candidate, Domain, KernelRecord, TensorSpec, Verdict
+from kernelllm_judge.core.kernel_module import Provenance, compose, with_figures
+from kernelllm_judge.core.records import Candidate, Domain, KernelRecord, TensorSpec, Verdict
+from kernelllm_judge.environment import find_environment
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.judge.environment import find_environment
 from pytest_kernelllm.store import Store
 
 pytestmark = pytest.mark.slow

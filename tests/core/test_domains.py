@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_kernelllm.core.domains import (
+from kernelllm_judge.core.domains import (
     INTERPRETED_ELEMENTS,
     INTERPRETED_ROWS,
     beyond,
     interpretable,
     shipped,
 )
-from pytest_kernelllm.core.records import Case, Domain, TensorSpec
+from kernelllm_judge.core.records import Case, Domain, TensorSpec
 
 WEIGHT = TensorSpec("float32", (64,))
 DOMAIN = Domain(

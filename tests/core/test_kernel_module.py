@@ -10,8 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kernelllm_runtime.targets import domains
-from pytest_kernelllm.core.kernel_module import (
+from kernelllm_judge.core.kernel_module import (
     DIGEST_LINE,
     Provenance,
     compose,
@@ -25,8 +24,9 @@ from pytest_kernelllm.core.kernel_module import (
     with_figures,
     with_supports,
 )
-from pytest_kernelllm.core.program import program_digest
-from pytest_kernelllm.core.records import Domain, TensorSpec
+from kernelllm_judge.core.program import program_digest
+from kernelllm_judge.core.records import Domain, TensorSpec
+from kernelllm_runtime.targets import domains
 
 DOMAIN = Domain({"x": TensorSpec("float32", ("n", 64))}, {}, {"n": (1, 64)})
 BODY = "@triton.jit\ndef a_kernel(x_ptr):\n    pass\n\n\ndef forward(self, x):\n    return x  # “as it is”\n"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_kernelllm.core.offsets import offsets_have_64_bits
+from kernelllm_judge.core.offsets import offsets_have_64_bits
 
 MODULE = """
 import triton

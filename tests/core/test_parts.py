@@ -8,7 +8,7 @@ from collections import OrderedDict
 import pytest
 from torch import nn, rand
 
-from pytest_kernelllm.core.parts import container, parts_of
+from kernelllm_judge.core.parts import container, parts_of
 
 
 class Reversed(nn.Sequential):

@@ -5,8 +5,8 @@ import hashlib
 
 import pytest
 
-from pytest_kernelllm.core.kernel_module import Provenance, signed, unmodified, with_figures
-from pytest_kernelllm.core.program import NotPlain, _pieces, parse, plain_text, program_digest, program_name
+from kernelllm_judge.core.kernel_module import Provenance, signed, unmodified, with_figures
+from kernelllm_judge.core.program import NotPlain, _pieces, parse, plain_text, program_digest, program_name
 
 TEXT = '''"""A module."""
 

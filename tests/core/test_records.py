@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_kernelllm.core.records import Check, Environment, RecordError, Spread, Verdict
+from kernelllm_judge.core.records import Check, Environment, RecordError, Spread, Verdict
 from pytest_kernelllm.report.schema import verdict_schema
 
 

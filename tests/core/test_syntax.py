@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from pytest_kernelllm.core import syntax
+from kernelllm_judge.core import syntax
 
 FUNCTION = """
 @triton.jit(debug=True)
@@ -212,7 +212,7 @@ def test_emptied_blocks_stay_valid() -> None:
 
 
 def test_the_module_is_cheap_to_import() -> None:
-    script = "import sys, pytest_kernelllm.core.syntax; print(sorted({'torch', 'triton', 'pytest'} & set(sys.modules)))"
+    script = "import sys, kernelllm_judge.core.syntax; print(sorted({'torch', 'triton', 'pytest'} & set(sys.modules)))"
     printed = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     ).stdout

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_kernelllm.judge.rules.catalog import RULES, SWITCHABLE
+from kernelllm_judge.rules.catalog import RULES, SWITCHABLE
 
 from . import table
 from .corpus import NO_STATIC_CHECK, CorpusJudge, Outcome

@@ -13,16 +13,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from pytest_kernelllm.core.domains import interpretable, may_stay_open
-from pytest_kernelllm.core.kernel_module import format_supports
-from pytest_kernelllm.core.records import Candidate, Domain, Verdict
-from pytest_kernelllm.discover.live import LiveTarget, load_target
+from kernelllm_judge.core.domains import interpretable, may_stay_open
+from kernelllm_judge.core.kernel_module import format_supports
+from kernelllm_judge.core.records import Candidate, Domain, Verdict
+from kernelllm_judge.environment import find_environment
+from kernelllm_judge.isolation.isolation import probe_isolation
+from kernelllm_judge.judging import Criteria, Judge
+from kernelllm_judge.rules.catalog import without as rules_without
+from kernelllm_judge.static_check.static_check import find_violations
+from kernelllm_judge.target.live import LiveTarget, load_target
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.judge.environment import find_environment
-from pytest_kernelllm.judge.isolation.isolation import probe_isolation
-from pytest_kernelllm.judge.judge import Criteria, Judge
-from pytest_kernelllm.judge.rules.catalog import without as rules_without
-from pytest_kernelllm.judge.static_check.static_check import find_violations
 
 from .entries import SUBJECTS, Entry
 
@@ -48,6 +48,8 @@ class Outcome:
     rule: str
     reason: str
     seconds: float
+    stage: str = ""
+    """The stage at which it was decided."""
 
     @property
     def caught(self) -> str:
@@ -227,7 +229,7 @@ def _outcome(judge: Judge, subjects: Subjects, entry: Entry, disabled: frozenset
         reason = f"the judge itself failed: {type(error).__name__}: {error}"
         return Outcome(entry, disabled, "failed", "", reason, took)
     took = time.perf_counter() - start
-    return Outcome(entry, disabled, verdict.verdict, verdict.rule, verdict.reason, took)
+    return Outcome(entry, disabled, verdict.verdict, verdict.rule, verdict.reason, took, verdict.stage)
 
 
 @contextlib.contextmanager

@@ -24,8 +24,8 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from kernelllm_judge.target.live import LiveTarget
 from kernelllm_runtime.instance import TextKernel, dispatching, swap
-from pytest_kernelllm.discover.live import LiveTarget
 from pytest_kernelllm.runtime import explain
 
 from .corpus import Device, compose, subject

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pytest_kernelllm.judge.rules.catalog import NAMES
+from kernelllm_judge.rules.catalog import NAMES
 
 HERE = Path(__file__).parent
 SUBJECTS = HERE / "subjects"

@@ -6,8 +6,8 @@ import torch
 import triton
 import triton.language as tl
 
-from pytest_kernelllm.generate.render.device import elementwise
-from pytest_kernelllm.generate.render.device import reductions as device
+from kernelllm_judge.render.device import elementwise
+from kernelllm_judge.render.device import reductions as device
 
 
 @triton.jit

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
-from pytest_kernelllm.discover.live import load_target
-from pytest_kernelllm.core.records import Target
+from kernelllm_judge.target.live import load_target
+from kernelllm_judge.core.records import Target
 
 
 def error_of(path, target, root):

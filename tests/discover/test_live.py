@@ -11,10 +11,10 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
+from kernelllm_judge.core.records import Domain, TensorSpec
+from kernelllm_judge.target.importing import import_file
+from kernelllm_judge.target.live import Call, LiveTarget, TargetError, load_target
 from kernelllm_runtime.domain import misfit
-from pytest_kernelllm.core.records import Domain, TensorSpec
-from pytest_kernelllm.discover.importing import import_file
-from pytest_kernelllm.discover.live import Call, LiveTarget, TargetError, load_target
 from pytest_kernelllm.discover.scan import scan
 
 HEAD = """

@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from kinds_of_state import KINDS, Kind
 
+from kernelllm_judge.target.live import LiveTarget, TargetError, load_target
 from kernelllm_runtime.domain import matches, misfit
 from kernelllm_runtime.watch import watch
-from pytest_kernelllm.discover.live import LiveTarget, TargetError, load_target
 from pytest_kernelllm.discover.scan import scan
 
 HEAD = """

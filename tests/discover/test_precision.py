@@ -8,9 +8,9 @@ import pytest
 import torch
 from loading import load
 
+from kernelllm_judge.core.records import Completion
+from kernelllm_judge.render.render import render
 from kernelllm_runtime.pins.settings import CONVOLUTION_PRECISION, PREFIX, PRODUCT_PRECISION
-from pytest_kernelllm.core.records import Completion
-from pytest_kernelllm.generate.render.render import render
 
 pytestmark = pytest.mark.usefixtures("restored_precision")
 

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_kernelllm.discover.errors import TargetError
-from pytest_kernelllm.discover.live import LiveTarget, load_target
+from kernelllm_judge.environment import find_environment
+from kernelllm_judge.judging import Criteria, Judge
+from kernelllm_judge.render.render import render
+from kernelllm_judge.target.errors import TargetError
+from kernelllm_judge.target.live import LiveTarget, load_target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import Request
-from pytest_kernelllm.generate.render.render import render
-from pytest_kernelllm.judge.environment import find_environment
-from pytest_kernelllm.judge.judge import Criteria, Judge
 
 MODULE = """
 import torch

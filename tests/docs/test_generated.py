@@ -8,9 +8,9 @@ from typing import Literal, get_args, get_origin, get_type_hints
 import pytest
 from sessions import DOCS
 
+from kernelllm_judge.rules.catalog import RULES
 from kernelllm_runtime.record import SCHEMA
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.judge.rules.catalog import RULES
 
 sys.path.insert(0, str(DOCS / "_ext"))
 import tables  # the site's own extension

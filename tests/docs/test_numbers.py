@@ -5,19 +5,19 @@ from typing import get_args
 import pytest
 from sessions import page
 
-from pytest_kernelllm.core.records import Stage
-from pytest_kernelllm.judge import judge
-from pytest_kernelllm.judge.benchmark import timing
-from pytest_kernelllm.judge.isolation.processes import ResourceBounds
-from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference import jumps, reordered, scans, sums, truth
-from pytest_kernelllm.judge.reference.tf32 import RARE
-from pytest_kernelllm.judge.rules.device_time import DeviceTime
-from pytest_kernelllm.judge.rules.recheck import Recheck
-from pytest_kernelllm.judge.rules.repeat import Repeat
-from pytest_kernelllm.judge.rules.roofline import RooflineRule
-from pytest_kernelllm.judge.rules.torch_share import TorchShare
-from pytest_kernelllm.judge.shared.buffers import GUARD
+from kernelllm_judge import judging as judge
+from kernelllm_judge.core.records import Stage
+from kernelllm_judge.isolation.processes import ResourceBounds
+from kernelllm_judge.policy import Policy
+from kernelllm_judge.rules.device_time import DeviceTime
+from kernelllm_judge.rules.recheck import Recheck
+from kernelllm_judge.rules.repeat import Repeat
+from kernelllm_judge.rules.roofline import RooflineRule
+from kernelllm_judge.rules.torch_share import TorchShare
+from kernelllm_judge.shared.buffers import GUARD
+from kernelllm_judge.timing import timing
+from kernelllm_judge.truth import jumps, reordered, scans, sums, truth
+from kernelllm_judge.truth.tf32 import RARE
 from pytest_kernelllm.optimize.graphs import MOST
 from pytest_kernelllm.pool.engine import MEMORY, PER_GPU
 from pytest_kernelllm.store import hub

@@ -9,7 +9,7 @@ from projects import CANDIDATES, lay_out
 from recorded import adopt, run_of, timing, verdict
 from sessions import page, replay
 
-from pytest_kernelllm.core.records import Environment
+from kernelllm_judge.core.records import Environment
 from pytest_kernelllm.report.json import write_report
 from pytest_kernelllm.store import Store
 

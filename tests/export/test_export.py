@@ -14,8 +14,8 @@ from exported import CPU, H200, adds, kernel_source, kernelized, make_project
 from kernels._rust import Digest, DigestAlgorithm, Metadata
 from projects import LAYERS
 
-from pytest_kernelllm.core.kernel_module import with_supports
-from pytest_kernelllm.discover.live import load_target
+from kernelllm_judge.core.kernel_module import with_supports
+from kernelllm_judge.target.live import load_target
 
 VARIANT = Path("hf") / "build" / "torch-cuda"
 X = torch.randn(6, 64)
@@ -190,7 +190,7 @@ def test_a_kernel_that_raises_gives_way_once_and_for_all(project, monkeypatch):
 
 
 def restamped(source: str) -> str:
-    from pytest_kernelllm.core.kernel_module import stamped
+    from kernelllm_judge.core.kernel_module import stamped
 
     return stamped(source)
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from kernelllm_judge.core.records import Completion, Target
+from kernelllm_judge.target.live import LiveTarget
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.core.records import Completion, Target
-from pytest_kernelllm.discover.live import LiveTarget
 from pytest_kernelllm.generate.files import FilesGenerator
 from pytest_kernelllm.generate.protocol import GenerateError, Request
 from pytest_kernelllm.session.generators import Surroundings, choose

@@ -9,12 +9,12 @@ import pytest
 import torch
 from survey import JUDGED, NOTES, SENTENCES, USUAL, made, targets
 
-from pytest_kernelllm.core.kernel_module import read_supports
-from pytest_kernelllm.core.records import Candidate
-from pytest_kernelllm.generate.render.render import render
-from pytest_kernelllm.judge.environment import find_environment
-from pytest_kernelllm.judge.judge import Criteria, Judge
-from pytest_kernelllm.judge.static_check.static_check import find_violations
+from kernelllm_judge.core.kernel_module import read_supports
+from kernelllm_judge.core.records import Candidate
+from kernelllm_judge.environment import find_environment
+from kernelllm_judge.judging import Criteria, Judge
+from kernelllm_judge.render.render import render
+from kernelllm_judge.static_check.static_check import find_violations
 
 pytestmark = pytest.mark.slow
 

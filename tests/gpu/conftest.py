@@ -4,8 +4,8 @@ import pytest
 import torch
 from projects import GOOD, LAYERS
 
-from pytest_kernelllm.core.kernel_module import Provenance, compose
-from pytest_kernelllm.core.records import Domain, TensorSpec
+from kernelllm_judge.core.kernel_module import Provenance, compose
+from kernelllm_judge.core.records import Domain, TensorSpec
 
 
 def pytest_collection_modifyitems(items):

@@ -6,12 +6,12 @@ import torch
 import triton
 import triton.language as tl
 
-from pytest_kernelllm.judge.gpu_lock import hold_gpu
-from pytest_kernelllm.judge.shared.channel import COMPILING
-from pytest_kernelllm.judge.shared.compiling import compile_in
-from pytest_kernelllm.judge.timer import Timer
-from pytest_kernelllm.judge.worker.announcing import Announcer
-from pytest_kernelllm.judge.worker.backward import BothPasses
+from kernelllm_judge.gpu_lock import hold_gpu
+from kernelllm_judge.shared.channel import COMPILING
+from kernelllm_judge.shared.compiling import compile_in
+from kernelllm_judge.timer import Timer
+from kernelllm_judge.worker.announcing import Announcer
+from kernelllm_judge.worker.backward import BothPasses
 
 
 @triton.jit

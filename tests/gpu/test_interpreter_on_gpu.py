@@ -5,10 +5,10 @@ from gpu_kernels import CHECKS
 from loading import load
 from projects import GOOD, LAYERS
 
-from pytest_kernelllm.core.records import Completion
-from pytest_kernelllm.generate.render.render import render
-from pytest_kernelllm.judge.environment import find_environment
-from pytest_kernelllm.judge.judge import Criteria, Judge
+from kernelllm_judge.core.records import Completion
+from kernelllm_judge.environment import find_environment
+from kernelllm_judge.judging import Criteria, Judge
+from kernelllm_judge.render.render import render
 
 
 @pytest.mark.parametrize("name", CHECKS)

@@ -7,10 +7,10 @@ import pytest
 import torch
 from attacks import CALLS, FILES, FORWARD, attempt, need, set_stage
 
-from pytest_kernelllm.judge.environment import find_gpus
-from pytest_kernelllm.judge.isolation.isolation import probe_isolation
-from pytest_kernelllm.judge.isolation.reachable import other_gpus
-from pytest_kernelllm.judge.supervisor import ForkServer
+from kernelllm_judge.environment import find_gpus
+from kernelllm_judge.isolation.isolation import probe_isolation
+from kernelllm_judge.isolation.reachable import other_gpus
+from kernelllm_judge.supervisor import ForkServer
 
 CONTEXT = "import torch\ntorch.zeros(1, device='cuda')\n"
 

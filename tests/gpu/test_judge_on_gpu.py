@@ -4,10 +4,10 @@ import pytest
 from loading import load
 from projects import GOOD, LAYERS
 
-from pytest_kernelllm.core.records import Completion
-from pytest_kernelllm.generate.render.render import render
-from pytest_kernelllm.judge.environment import find_environment
-from pytest_kernelllm.judge.judge import Criteria, Judge
+from kernelllm_judge.core.records import Completion
+from kernelllm_judge.environment import find_environment
+from kernelllm_judge.judging import Criteria, Judge
+from kernelllm_judge.render.render import render
 
 WIDE = LAYERS.replace("n=6", "n=65536").replace('dims={"n": (1, 64)}', 'dims={"n": (1, 131072)}')
 

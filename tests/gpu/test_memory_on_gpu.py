@@ -6,14 +6,14 @@ import threading
 import pytest
 import torch
 
-from pytest_kernelllm.core.records import Completion
-from pytest_kernelllm.discover.live import load_target
-from pytest_kernelllm.generate.files import format_of
-from pytest_kernelllm.generate.render.render import render
-from pytest_kernelllm.judge.environment import find_environment
-from pytest_kernelllm.judge.judge import Criteria, Judge
-from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference.outputs import ReferenceOutputs
+from kernelllm_judge.core.records import Completion
+from kernelllm_judge.environment import find_environment
+from kernelllm_judge.judging import Criteria, Judge
+from kernelllm_judge.policy import Policy
+from kernelllm_judge.render.answer_format import format_of
+from kernelllm_judge.render.render import render
+from kernelllm_judge.target.live import load_target
+from kernelllm_judge.truth.outputs import ReferenceOutputs
 from pytest_kernelllm.verify.pairs import find_reference
 
 GIB = 1 << 30

@@ -33,7 +33,7 @@ def test_a_generator_that_asks_for_the_class_starts_no_cuda(tmp_path):
     lay_out(tmp_path, {"Scale_0.py": GOOD})
     (tmp_path / "conftest.py").write_text(
         """
-from pytest_kernelllm.core.records import Completion
+from kernelllm_judge.core.records import Completion
 from pytest_kernelllm.generate.protocol import Generator
 
 

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from pytest_kernelllm.judge.environment import find_gpus
+from kernelllm_judge.environment import find_gpus
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,14 +7,14 @@ import pytest
 import torch
 from loading import load
 
+from kernelllm_judge.environment import find_environment
+from kernelllm_judge.in_memory import JudgedKernel, adopt
+from kernelllm_judge.judging import Criteria, Judge
+from kernelllm_judge.render.render import render
+from kernelllm_judge.rules.catalog import without
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import Request
-from pytest_kernelllm.generate.render.render import render
-from pytest_kernelllm.judge.environment import find_environment
-from pytest_kernelllm.judge.judge import Criteria, Judge
-from pytest_kernelllm.judge.rules.catalog import without
 from pytest_kernelllm.runtime import explain
-from pytest_kernelllm.verify.in_memory import JudgedKernel, adopt
 
 PROJECT = Path(__file__).parents[1] / "data" / "training"
 NAMES = ("RMSNorm", "LayerNorm", "SwiGLU", "GEGLU", "Rotary", "CrossEntropy")

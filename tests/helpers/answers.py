@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from rendering import COMPLETIONS
 
-from pytest_kernelllm.generate.render.extract import extract
+from kernelllm_judge.render.extract import extract
 
 STORED = tuple(
     extract((COMPLETIONS / f"{name}.txt").read_bytes().decode())

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelllm.judge.handle import WorkerDied
-from pytest_kernelllm.judge.isolation import landlock, seccomp
+from kernelllm_judge.handle import WorkerDied
+from kernelllm_judge.isolation import landlock, seccomp
 
 FORWARD = "\ndef forward(self):\n    pass\n"
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from loading import load
 
-from pytest_kernelllm.core.records import Completion
-from pytest_kernelllm.discover.live import LiveTarget
-from pytest_kernelllm.generate.render.render import RenderError, render
-from pytest_kernelllm.judge.environment import find_environment
-from pytest_kernelllm.judge.judge import Criteria, Judge
+from kernelllm_judge.core.records import Completion
+from kernelllm_judge.environment import find_environment
+from kernelllm_judge.judging import Criteria, Judge
+from kernelllm_judge.render.render import RenderError, render
+from kernelllm_judge.target.live import LiveTarget
 
 DATA = Path(__file__).parents[1] / "data"
 FUSING = "fusing/modules.py"

@@ -11,9 +11,8 @@ import kernels
 import torch
 from projects import GOOD, LAYERS
 
-from pytest_kernelllm.cli import main
-from pytest_kernelllm.core.kernel_module import Provenance, compose
-from pytest_kernelllm.core.records import (
+from kernelllm_judge.core.kernel_module import Provenance, compose
+from kernelllm_judge.core.records import (
     Candidate,
     Domain,
     Environment,
@@ -24,6 +23,7 @@ from pytest_kernelllm.core.records import (
     Timing,
     Verdict,
 )
+from pytest_kernelllm.cli import main
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.store import Store
 

@@ -13,12 +13,12 @@ from typing import Any
 
 from loading import load
 
-from pytest_kernelllm.core.kernel_module import read_supports
-from pytest_kernelllm.core.records import Candidate, Completion
-from pytest_kernelllm.discover.live import LiveTarget
+from kernelllm_judge.core.kernel_module import read_supports
+from kernelllm_judge.core.records import Candidate, Completion
+from kernelllm_judge.render.render import render
+from kernelllm_judge.target.live import LiveTarget
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import Request
-from pytest_kernelllm.generate.render.render import render
 
 DATA = Path(__file__).parents[1] / "data"
 COMPLETIONS = DATA / "completions"

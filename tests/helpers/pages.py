@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from pytest_kernelllm.core.history import CaseChange, Comparison, History, Point
-from pytest_kernelllm.core.records import (
+from kernelllm_judge.core.records import (
     Candidate,
     Check,
     Environment,
@@ -13,6 +12,7 @@ from pytest_kernelllm.core.records import (
     Timing,
     Verdict,
 )
+from pytest_kernelllm.core.history import CaseChange, Comparison, History, Point
 from pytest_kernelllm.core.usage import Usage
 from pytest_kernelllm.discover.original import Original
 from pytest_kernelllm.report.read import Report, ReportedCandidate, ReportedTarget

@@ -5,9 +5,8 @@ from pathlib import Path
 
 from projects import GOOD, LAYERS
 
-from pytest_kernelllm.core.history import RecordedKernel, Run
-from pytest_kernelllm.core.kernel_module import Provenance, compose
-from pytest_kernelllm.core.records import (
+from kernelllm_judge.core.kernel_module import Provenance, compose
+from kernelllm_judge.core.records import (
     Candidate,
     Domain,
     Environment,
@@ -19,6 +18,7 @@ from pytest_kernelllm.core.records import (
     Timing,
     Verdict,
 )
+from pytest_kernelllm.core.history import RecordedKernel, Run
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.store import Store
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from loading import load
 
-from pytest_kernelllm.core.records import Candidate, Completion
-from pytest_kernelllm.discover.live import LiveTarget
-from pytest_kernelllm.generate.render.render import render
+from kernelllm_judge.core.records import Candidate, Completion
+from kernelllm_judge.render.render import render
+from kernelllm_judge.target.live import LiveTarget
 
 DATA = Path(__file__).parents[1] / "data"
 COMPLETIONS = DATA / "completions"

@@ -3,8 +3,8 @@
 from functools import cache
 from pathlib import Path
 
-from pytest_kernelllm.core.records import Completion, Target
-from pytest_kernelllm.discover.live import LiveTarget, load_target
+from kernelllm_judge.core.records import Completion, Target
+from kernelllm_judge.target.live import LiveTarget, load_target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import Request

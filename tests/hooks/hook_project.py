@@ -6,8 +6,8 @@ from pathlib import Path
 
 from projects import GOOD, LAYERS
 
-from pytest_kernelllm.core.kernel_module import Provenance, compose
-from pytest_kernelllm.core.records import Candidate, Domain, Target, TensorSpec
+from kernelllm_judge.core.kernel_module import Provenance, compose
+from kernelllm_judge.core.records import Candidate, Domain, Target, TensorSpec
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.suggest.patch import apply, suggestion
 

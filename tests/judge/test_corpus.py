@@ -12,7 +12,7 @@ from corpus.corpus import NO_STATIC_CHECK, CorpusJudge, Outcome
 from corpus.entries import HERE, load
 from corpus.selected import assert_right, judge_selected, sample
 
-from pytest_kernelllm.judge.rules.catalog import RULES, SWITCHABLE
+from kernelllm_judge.rules.catalog import RULES, SWITCHABLE
 
 ENTRIES = sample([entry for entry in load() if entry.runs_on("cpu")])
 

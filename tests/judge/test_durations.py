@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from pytest_kernelllm.judge.durations import Durations
+from kernelllm_judge.durations import Durations
 
 
 @pytest.fixture

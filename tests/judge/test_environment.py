@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_kernelllm.judge.environment import Gpu, equal_gpus, find_gpu, gpu_of_worker, visible_uuids
+from kernelllm_judge.environment import Gpu, equal_gpus, find_gpu, gpu_of_worker, visible_uuids
 
 UUIDS = ["GPU-aa1", "GPU-bb2", "GPU-bb3"]
 

@@ -4,10 +4,10 @@ import contextlib
 import random
 from types import SimpleNamespace
 
-from pytest_kernelllm.judge import examine
-from pytest_kernelllm.judge.findings import Findings
-from pytest_kernelllm.judge.reference.probes import Probe
-from pytest_kernelllm.judge.run.call import Judging
+from kernelllm_judge import examine
+from kernelllm_judge.findings import Findings
+from kernelllm_judge.run.call import Judging
+from kernelllm_judge.truth.probes import Probe
 
 
 class Checks:

@@ -9,14 +9,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from pytest_kernelllm.judge.findings import Decision, Findings, OutOfTime, WorkerKilled
-from pytest_kernelllm.judge.isolation import scratch
-from pytest_kernelllm.judge.isolation.isolation import probe_isolation
-from pytest_kernelllm.judge.isolation.processes import ResourceBounds
-from pytest_kernelllm.judge.outcome import outcome_of
-from pytest_kernelllm.judge.supervisor import ForkServer
-from pytest_kernelllm.judge.worker.server import Server, WorkerRecord
-from pytest_kernelllm.judge.workers import Workers, _decided
+from kernelllm_judge.findings import Decision, Findings, OutOfTime, WorkerKilled
+from kernelllm_judge.isolation import scratch
+from kernelllm_judge.isolation.isolation import probe_isolation
+from kernelllm_judge.isolation.processes import ResourceBounds
+from kernelllm_judge.outcome import outcome_of
+from kernelllm_judge.supervisor import ForkServer
+from kernelllm_judge.worker.server import Server, WorkerRecord
+from kernelllm_judge.workers import Workers, _decided
 
 WORDS = "; No space left on device"
 

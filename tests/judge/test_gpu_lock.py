@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelllm.judge import gpu_lock
-from pytest_kernelllm.judge.durations import WAITING, Durations
-from pytest_kernelllm.judge.timer import Timer
+from kernelllm_judge import gpu_lock
+from kernelllm_judge.durations import WAITING, Durations
+from kernelllm_judge.timer import Timer
 
 HOLD = """
 import sys
-from pytest_kernelllm.judge.gpu_lock import hold_gpu
+from kernelllm_judge.gpu_lock import hold_gpu
 with hold_gpu(sys.argv[1], alone=sys.argv[2] == "alone"):
     print("in", flush=True)
     sys.stdin.readline()
@@ -25,7 +25,7 @@ with hold_gpu(sys.argv[1], alone=sys.argv[2] == "alone"):
 
 COME_AND_GO = """
 import os, random, sys
-from pytest_kernelllm.judge.gpu_lock import hold_gpu
+from kernelllm_judge.gpu_lock import hold_gpu
 draw = random.Random(int(sys.argv[3]))
 log = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND)
 for _ in range(60):

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pytest_kernelllm.judge.handle import RELEASES, Exit, WorkerDied, WorkerHandle
-from pytest_kernelllm.judge.shared.channel import COMPILING, Channel, ChannelClosed, ChannelTimeout
+from kernelllm_judge.handle import RELEASES, Exit, WorkerDied, WorkerHandle
+from kernelllm_judge.shared.channel import COMPILING, Channel, ChannelClosed, ChannelTimeout
 
 
 class Gpu:

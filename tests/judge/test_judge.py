@@ -7,16 +7,16 @@ import threading
 import pytest
 from projects import GOOD, LAYERS
 
-from pytest_kernelllm.core.records import Completion
-from pytest_kernelllm.discover.live import load_target
+from kernelllm_judge.core.records import Completion
+from kernelllm_judge.environment import find_environment
+from kernelllm_judge.isolation.processes import descendants, process_table
+from kernelllm_judge.judging import Criteria, Judge
+from kernelllm_judge.policy import Policy
+from kernelllm_judge.render.render import render
+from kernelllm_judge.rules.catalog import without
+from kernelllm_judge.target.live import load_target
+from kernelllm_judge.worker.compiling import spread
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.generate.render.render import render
-from pytest_kernelllm.judge.environment import find_environment
-from pytest_kernelllm.judge.isolation.processes import descendants, process_table
-from pytest_kernelllm.judge.judge import Criteria, Judge
-from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.rules.catalog import without
-from pytest_kernelllm.judge.worker.compiling import spread
 
 MODULES = (
     LAYERS

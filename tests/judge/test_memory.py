@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pytest_kernelllm.judge.memory import OWN, CallBytes, make_room, ran_out
+from kernelllm_judge.memory import OWN, CallBytes, make_room, ran_out
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_kernelllm.core.domains import interpretable
-from pytest_kernelllm.core.kernel_module import format_supports
-from pytest_kernelllm.core.records import Case, Domain, TensorSpec
-from pytest_kernelllm.judge.findings import Decision
-from pytest_kernelllm.judge.plans import Plan, make_plans, sizes_asked
-from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.rules.catalog import RULES
+from kernelllm_judge.core.domains import interpretable
+from kernelllm_judge.core.kernel_module import format_supports
+from kernelllm_judge.core.records import Case, Domain, TensorSpec
+from kernelllm_judge.findings import Decision
+from kernelllm_judge.plans import Plan, make_plans, sizes_asked
+from kernelllm_judge.policy import Policy
+from kernelllm_judge.rules.catalog import RULES
 
 DOMAIN = Domain({"x": TensorSpec("float32", ("batch", "seq"))}, {}, {"batch": (1, 64), "seq": (1, 512)})
 CASE = Case("default", "float32", DOMAIN, {"batch": 8, "seq": 256})

@@ -6,20 +6,20 @@ import pytest
 import torch
 from projects import GOOD, LAYERS
 
-from pytest_kernelllm.core.records import Completion
-from pytest_kernelllm.discover.live import load_target
+from kernelllm_judge.background import beside
+from kernelllm_judge.core.records import Completion
+from kernelllm_judge.findings import Decision, Findings
+from kernelllm_judge.isolation.isolation import probe_isolation
+from kernelllm_judge.plans import make_plans
+from kernelllm_judge.policy import Policy
+from kernelllm_judge.render.render import render
+from kernelllm_judge.rules.catalog import RULES
+from kernelllm_judge.sanitizing import sanitize_all
+from kernelllm_judge.supervisor import ForkServer
+from kernelllm_judge.target.live import load_target
+from kernelllm_judge.truth.outputs import ReferenceOutputs
+from kernelllm_judge.workers import Workers
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.generate.render.render import render
-from pytest_kernelllm.judge.background import beside
-from pytest_kernelllm.judge.findings import Decision, Findings
-from pytest_kernelllm.judge.isolation.isolation import probe_isolation
-from pytest_kernelllm.judge.plans import make_plans
-from pytest_kernelllm.judge.policy import Policy
-from pytest_kernelllm.judge.reference.outputs import ReferenceOutputs
-from pytest_kernelllm.judge.rules.catalog import RULES
-from pytest_kernelllm.judge.sanitizing import sanitize_all
-from pytest_kernelllm.judge.supervisor import ForkServer
-from pytest_kernelllm.judge.workers import Workers
 
 MODULES = (
     LAYERS

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelllm.judge.findings import Decision
-from pytest_kernelllm.judge.handle import WorkerDied
-from pytest_kernelllm.judge.isolation.isolation import probe_isolation
-from pytest_kernelllm.judge.launching import ServerFailed
-from pytest_kernelllm.judge.supervisor import ForkServer, start_together
-from pytest_kernelllm.judge.workers import make_ready
+from kernelllm_judge.findings import Decision
+from kernelllm_judge.handle import WorkerDied
+from kernelllm_judge.isolation.isolation import probe_isolation
+from kernelllm_judge.launching import ServerFailed
+from kernelllm_judge.supervisor import ForkServer, start_together
+from kernelllm_judge.workers import make_ready
 
 FORWARD = "\ndef forward(self):\n    pass\n"
 
@@ -208,8 +208,8 @@ def test_nothing_is_left_of_a_judge_that_was_killed(tmp_path, unread):
     """Also not where the judge had no time to read that its worker ended."""
     source = """
 import os, sys
-from pytest_kernelllm.judge.isolation.isolation import probe_isolation
-from pytest_kernelllm.judge.supervisor import ForkServer
+from kernelllm_judge.isolation.isolation import probe_isolation
+from kernelllm_judge.supervisor import ForkServer
 with ForkServer("interpret", probe_isolation("cpu")).worker(60.0) as worker:
     reply = worker.request("load", source="import os\\nraise ValueError(os.getpid())\\ndef forward(self): pass")
     print(reply["error"]["message"], flush=True)

@@ -5,8 +5,8 @@ import contextlib
 import pytest
 import torch
 
-from pytest_kernelllm.judge.findings import Findings
-from pytest_kernelllm.judge.workers import Workers
+from kernelllm_judge.findings import Findings
+from kernelllm_judge.workers import Workers
 
 KERNEL = "# @triton.jit\n@triton.jit\ndef kernel():\n    pass\n"
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
+from kernelllm_judge.core.records import Ratio
 from kernelllm_runtime.adopted import DISPATCHER
 from kernelllm_runtime.instance import own_class, swap
-from pytest_kernelllm.core.records import Ratio
 from pytest_kernelllm.optimize import whole
 from pytest_kernelllm.optimize.kernel_index import KernelIndex
 from pytest_kernelllm.optimize.measured import restored

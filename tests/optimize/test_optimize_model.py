@@ -19,12 +19,9 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
-from kernelllm_runtime import place_kernels
-from kernelllm_runtime.instance import TextKernel
-from pytest_kernelllm import optimize_model
-from pytest_kernelllm.core.errors import ConfigError
-from pytest_kernelllm.core.kernel_module import Provenance, compose, with_supports
-from pytest_kernelllm.core.records import (
+from kernelllm_judge.core.errors import ConfigError
+from kernelllm_judge.core.kernel_module import Provenance, compose, with_supports
+from kernelllm_judge.core.records import (
     Candidate,
     Domain,
     KernelRecord,
@@ -34,9 +31,12 @@ from pytest_kernelllm.core.records import (
     Timing,
     Verdict,
 )
-from pytest_kernelllm.discover.live import load_target
+from kernelllm_judge.environment import find_environment
+from kernelllm_judge.target.live import load_target
+from kernelllm_runtime import place_kernels
+from kernelllm_runtime.instance import TextKernel
+from pytest_kernelllm import optimize_model
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.judge.environment import find_environment
 from pytest_kernelllm.optimize import measured
 from pytest_kernelllm.runtime import KernelLLMWarning, explain
 from pytest_kernelllm.store import Store

@@ -4,9 +4,9 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from kernelllm_judge.core.records import CandidateId
 from pytest_kernelllm import optimize_model
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.core.records import CandidateId
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.runtime import explain
 from pytest_kernelllm.session.session import open_session

@@ -1,7 +1,6 @@
 """Outcomes and benchmarks put together by hand."""
 
-from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.core.records import (
+from kernelllm_judge.core.records import (
     ADOPTED,
     Candidate,
     CandidateId,
@@ -12,6 +11,7 @@ from pytest_kernelllm.core.records import (
     Timing,
     Verdict,
 )
+from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.passk.records import Benchmark, TargetScore
 from pytest_kernelllm.passk.scores import score, together
 

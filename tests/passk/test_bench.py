@@ -12,9 +12,9 @@ import pytest
 from projects import ANSWER, COMMAND, GOOD, LAYERS, PROBLEM, lay_out
 from waiting import wait_until
 
+from kernelllm_judge.core.errors import SessionError
+from kernelllm_judge.core.records import Completion
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.core.errors import SessionError
-from pytest_kernelllm.core.records import Completion
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
 from pytest_kernelllm.passk.bench import bench as measure

@@ -1,6 +1,6 @@
 """KernelBench's problems: the order in which they are worked on."""
 
-from pytest_kernelllm.core.records import Target
+from kernelllm_judge.core.records import Target
 from pytest_kernelllm.passk.problems import Problem, interleaved
 
 

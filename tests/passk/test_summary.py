@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from made import outcome
 
-from pytest_kernelllm.core.records import ADOPTED, CandidateId
+from kernelllm_judge.core.records import ADOPTED, CandidateId
 from pytest_kernelllm.passk.summary import summary_lines
 
 

@@ -406,7 +406,7 @@ def test_a_conftest_may_add_inputs_tolerances_generators_and_reactions(project):
         """
         import torch
         from pytest_kernelllm.generate.protocol import Generator
-        from pytest_kernelllm.core.records import Completion
+        from kernelllm_judge.core.records import Completion
 
         class Own(Generator):
             name = "own"

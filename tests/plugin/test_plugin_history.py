@@ -12,7 +12,7 @@ import pytest
 from projects import COMMAND, GOOD
 from recorded import adopt, know, run_of, timing, upgraded, verdict
 
-from pytest_kernelllm.judge.environment import find_environment
+from kernelllm_judge.environment import find_environment
 from pytest_kernelllm.report.markdown import job_summary
 from pytest_kernelllm.report.read import read_report
 from pytest_kernelllm.store import Store

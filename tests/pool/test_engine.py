@@ -5,9 +5,9 @@ from collections import Counter
 
 import pytest
 
+from kernelllm_judge.core.records import Environment
+from kernelllm_judge.environment import Gpu
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.core.records import Environment
-from pytest_kernelllm.judge.environment import Gpu
 from pytest_kernelllm.pool.engine import PER_GPU, slots, xdist_worker
 
 GPUS = [Gpu("H200", "570", "sm_90", f"GPU-{n}", 140 << 30) for n in range(4)]

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from projects import GOOD, LAYERS
 
-from pytest_kernelllm.core.measured import Measured
-from pytest_kernelllm.core.records import Completion, Target
+from kernelllm_judge.core.measured import Measured
+from kernelllm_judge.core.records import Completion, Target
+from kernelllm_judge.environment import find_environment
+from kernelllm_judge.judging import Judge
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.judge.environment import find_environment
-from pytest_kernelllm.judge.judge import Judge
 from pytest_kernelllm.pool.judging_process import TargetJudge
 from pytest_kernelllm.pool.messages import MeasureRequest, PrepareRequest, message, request_of
 

@@ -19,7 +19,7 @@ from pytest_kernelllm.pool.slot_runner import SlotRunner
 
 WORKER = """
 import ctypes, os, pathlib, signal, socket, sys, threading
-from pytest_kernelllm.judge.shared.channel import Channel
+from kernelllm_judge.shared.channel import Channel
 
 channel = Channel(socket.socket(fileno=int(sys.argv[1])))
 handshake = channel.receive()

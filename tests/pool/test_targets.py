@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from kernelllm_judge.environment import find_environment
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.judge.environment import find_environment
 from pytest_kernelllm.pool.messages import PrepareReply, PrepareRequest
 from pytest_kernelllm.pool.targets import TargetLoader
 

@@ -10,9 +10,9 @@ from projects import COMMAND
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, WhisperConfig, WhisperModel
 
+from kernelllm_judge.target.live import load_target
 from pytest_kernelllm import rank
 from pytest_kernelllm.cli import main
-from pytest_kernelllm.discover.live import load_target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.ranking.integers import KnownIntegers
 

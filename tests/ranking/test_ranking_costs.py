@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from kernelllm_judge.timing.roofline import Roofline
 from pytest_kernelllm import rank
-from pytest_kernelllm.judge.benchmark.roofline import Roofline
 from pytest_kernelllm.ranking.costs import costs
 from pytest_kernelllm.ranking.trace import record
 

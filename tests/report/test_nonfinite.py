@@ -6,8 +6,7 @@ import math
 import jsonschema
 import pytest
 
-from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.core.records import (
+from kernelllm_judge.core.records import (
     Candidate,
     CandidateId,
     Check,
@@ -20,6 +19,7 @@ from pytest_kernelllm.core.records import (
     Timing,
     Verdict,
 )
+from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.passk.records import Benchmark, TargetScore
 from pytest_kernelllm.passk.schema import passk_schema
 from pytest_kernelllm.passk.scores import sample_of, score, together

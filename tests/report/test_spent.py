@@ -1,7 +1,7 @@
 """What a run says about tokens and money."""
 
+from kernelllm_judge.core.records import CandidateId, Target
 from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.core.records import CandidateId, Target
 from pytest_kernelllm.report.spent import spent
 
 TARGET = Target("layers.py", "Scale", 3, "0" * 64, "decorator")

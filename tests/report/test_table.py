@@ -2,8 +2,8 @@
 
 from pages import GPU, timing, verdict
 
+from kernelllm_judge.core.records import Target
 from pytest_kernelllm.core.outcome import CandidateId, Outcome
-from pytest_kernelllm.core.records import Target
 from pytest_kernelllm.report.table import render_table
 
 TARGET = Target("a/model.py", "Norm", 1, "b" * 64, "call")

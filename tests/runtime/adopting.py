@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
-from pytest_kernelllm.core.kernel_module import Provenance, compose
-from pytest_kernelllm.core.records import Domain, TensorSpec
+from kernelllm_judge.core.kernel_module import Provenance, compose
+from kernelllm_judge.core.records import Domain, TensorSpec
 from pytest_kernelllm.runtime import explain
 
 MODULE = '''

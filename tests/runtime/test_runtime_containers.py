@@ -5,9 +5,9 @@ import torch
 from adopting import X, ran, used
 from torch import nn
 
-from pytest_kernelllm.core.kernel_module import Provenance, compose
-from pytest_kernelllm.core.records import Domain, TensorSpec
-from pytest_kernelllm.discover.attributes import attributes
+from kernelllm_judge.core.kernel_module import Provenance, compose
+from kernelllm_judge.core.records import Domain, TensorSpec
+from kernelllm_judge.target.attributes import attributes
 from pytest_kernelllm.runtime import explain
 
 pytestmark = pytest.mark.filterwarnings("error::pytest_kernelllm.runtime.KernelLLMWarning")

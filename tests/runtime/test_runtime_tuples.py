@@ -6,9 +6,9 @@ import pytest
 import torch
 from adopting import X, kernel_text, used
 
+from kernelllm_judge.core.arguments import nested
+from kernelllm_judge.core.records import Domain, TensorSpec
 from kernelllm_runtime.leaves import leaves
-from pytest_kernelllm.core.arguments import nested
-from pytest_kernelllm.core.records import Domain, TensorSpec
 
 pytestmark = pytest.mark.filterwarnings("error::pytest_kernelllm.runtime.KernelLLMWarning")
 

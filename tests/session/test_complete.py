@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from projects import GOOD, lay_out
 
+from kernelllm_judge.core.errors import SessionError
+from kernelllm_judge.core.records import CandidateId, Completion, Target
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.core.errors import SessionError
-from pytest_kernelllm.core.records import CandidateId, Completion, Target
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
 from pytest_kernelllm.session.complete import CompleteStage
 from pytest_kernelllm.session.session import Session
@@ -466,7 +466,7 @@ from random_llama import save
 from test_complete import A, Writer, make
 from pytest_kernelllm.models.local.model import LocalModel
 from pytest_kernelllm.models.protocol import Ask, Sampling
-from pytest_kernelllm.core.records import Completion
+from kernelllm_judge.core.records import Completion
 
 torch.set_num_threads(1)
 root = Path(sys.argv[1])

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from recorded import run_of, timing, verdict
 
+from kernelllm_judge.core.errors import SessionError
+from kernelllm_judge.core.records import ADOPTED, Candidate, Environment, Ratio, Target
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.core.errors import SessionError
 from pytest_kernelllm.core.history import changes, ratio_of
 from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.core.records import ADOPTED, Candidate, Environment, Ratio, Target
 from pytest_kernelllm.session.history import Histories
 from pytest_kernelllm.store import Store
 

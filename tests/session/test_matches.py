@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kernelllm_judge.core.errors import SessionError
+from kernelllm_judge.core.records import CandidateId
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.core.errors import SessionError
-from pytest_kernelllm.core.records import CandidateId
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.session.session import open_session
 

@@ -5,8 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.core.records import (
+from kernelllm_judge.core.records import (
     Candidate,
     CandidateId,
     Completion,
@@ -17,6 +16,7 @@ from pytest_kernelllm.core.records import (
     Timing,
     Verdict,
 )
+from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
 from pytest_kernelllm.report.json import build_report
 from pytest_kernelllm.report.read import Report

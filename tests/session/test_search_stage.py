@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from kernelllm_judge.core.measured import CaseTime, Measured
+from kernelllm_judge.core.records import Case, Completion, Domain, Environment, Target
+from kernelllm_judge.render.inductor import sections
+from kernelllm_judge.render.inductor.sections import Section
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.core.measured import CaseTime, Measured
-from pytest_kernelllm.core.records import Case, Completion, Domain, Environment, Target
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.generate.render.inductor import sections
-from pytest_kernelllm.generate.render.inductor.sections import Section
 from pytest_kernelllm.session.inductor import PooledInductor
 from pytest_kernelllm.session.search import SearchStage
 from pytest_kernelllm.session.session import open_session

@@ -5,8 +5,8 @@ import os
 import pytest
 from projects import LAYERS
 
+from kernelllm_judge.core.records import CandidateId
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.core.records import CandidateId
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.session.session import open_session
 

@@ -13,12 +13,12 @@ import yaml
 from projects import CANDIDATES, COMMAND, lay_out
 from test_store import CPU, H200, completion, record
 
+from kernelllm_judge.core.errors import ConfigError
+from kernelllm_judge.core.records import Candidate, CandidateId, KernelRecord, Verdict
+from kernelllm_judge.isolation.isolation import probe_isolation
+from kernelllm_judge.supervisor import ForkServer
 from pytest_kernelllm.config.settings import load_settings
-from pytest_kernelllm.core.errors import ConfigError
-from pytest_kernelllm.core.records import Candidate, CandidateId, KernelRecord, Verdict
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.judge.isolation.isolation import probe_isolation
-from pytest_kernelllm.judge.supervisor import ForkServer
 from pytest_kernelllm.session.session import Session
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.store.completions import CompletionKey

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_kernelllm.core.records import Candidate, Completion, Environment, KernelRecord, Terms, Verdict
+from kernelllm_judge.core.records import Candidate, Completion, Environment, KernelRecord, Terms, Verdict
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.store.completions import CompletionKey
 from pytest_kernelllm.store.entry import DamagedEntry, decode, encode

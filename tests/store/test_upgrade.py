@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelllm.core.records import (
+from kernelllm_judge.core.records import (
     SCHEMA,
     Candidate,
     Environment,

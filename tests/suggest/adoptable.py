@@ -5,8 +5,8 @@ from pathlib import Path
 
 from judged import accepted, kernel
 
+from kernelllm_judge.core.records import CandidateId, KernelRecord, Target
 from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.core.records import CandidateId, KernelRecord, Target
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.suggest.suggestions import write_suggestions

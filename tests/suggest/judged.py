@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from pytest_kernelllm.core.kernel_module import Provenance, compose
-from pytest_kernelllm.core.records import (
+from kernelllm_judge.core.kernel_module import Provenance, compose
+from kernelllm_judge.core.records import (
     Candidate,
     Check,
     Environment,

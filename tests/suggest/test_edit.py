@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelllm.core.records import Target
+from kernelllm_judge.core.records import Target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.suggest.edit import EditError, remove_kernel, set_kernel
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from judged import accepted, kernel, untimed
 
-from pytest_kernelllm.core.kernel_module import digest, unmodified
-from pytest_kernelllm.core.records import SIZES_ASKED, Check, Ratio, Target
+from kernelllm_judge.core.kernel_module import digest, unmodified
+from kernelllm_judge.core.records import SIZES_ASKED, Check, Ratio, Target
 from pytest_kernelllm.suggest.figures import figures, shipped, without_figures
 from pytest_kernelllm.suggest.gitdiff import git_patch
 

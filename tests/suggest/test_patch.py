@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from test_edit import SOURCES
 
-from pytest_kernelllm.core.records import Candidate, Target
+from kernelllm_judge.core.records import Candidate, Target
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.suggest.files import PatchError

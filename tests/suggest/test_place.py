@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelllm.core.records import Target
+from kernelllm_judge.core.records import Target
 from pytest_kernelllm.suggest.files import PatchError
 from pytest_kernelllm.suggest.place import KernelPlace, place
 

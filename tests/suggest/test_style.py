@@ -11,10 +11,10 @@ import pytest
 from completions import DATA, TABLE, live_target
 from judged import accepted
 
-from pytest_kernelllm.core.kernel_module import digest, unmodified
-from pytest_kernelllm.core.records import Candidate, Completion
+from kernelllm_judge.core.kernel_module import digest, unmodified
+from kernelllm_judge.core.records import Candidate, Completion
+from kernelllm_judge.render.render import render
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.suggest.edit import remove_kernel, set_kernel
 from pytest_kernelllm.suggest.figures import shipped
 from pytest_kernelllm.suggest.style import LINTED, Style
@@ -104,7 +104,7 @@ def forward(self, x):
 
 def messy() -> str:
     """A kernel module that breaks rules, as a model writes it."""
-    from pytest_kernelllm.core.kernel_module import Provenance, compose
+    from kernelllm_judge.core.kernel_module import Provenance, compose
 
     return compose(Provenance("a.py::A", "0" * 64, "files"), "A.", (), MESSY)
 

@@ -7,8 +7,8 @@ import pytest
 from adoptable import judge, lay_out, patches, snapshot, targets
 from judged import accepted, untimed
 
+from kernelllm_judge.core.records import Ratio
 from pytest_kernelllm.cli import main
-from pytest_kernelllm.core.records import Ratio
 from pytest_kernelllm.discover.adoption import adoption_state
 from pytest_kernelllm.suggest.figures import without_figures
 from pytest_kernelllm.suggest.patch import apply

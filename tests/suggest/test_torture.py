@@ -10,10 +10,10 @@ import pytest
 from judged import accepted, kernel
 from torture import NASTY, Nasty
 
+from kernelllm_judge.core.records import CandidateId, KernelRecord, Target
 from kernelllm_runtime.source.resolve import package_root
 from pytest_kernelllm.cli import main
 from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.core.records import CandidateId, KernelRecord, Target
 from pytest_kernelllm.discover.adoption import adopted_file, adoption_state
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.store import Store

@@ -15,8 +15,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from pytest_kernelllm.core.records import Completion, Environment, Verdict
-from pytest_kernelllm.discover.live import load_target
+from kernelllm_judge.core.records import Completion, Environment, Verdict
+from kernelllm_judge.target.live import load_target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.protocol import Attempt
 from pytest_kernelllm.models.prompt import SYSTEM, chat_task, situation_of, standalone

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_kernelllm.discover.live import load_target
+from kernelllm_judge.target.live import load_target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.models.generator import shown_case
 from pytest_kernelllm.models.prompt import TEMPLATE, fill, standalone

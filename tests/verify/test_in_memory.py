@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import pytest_kernelllm
+from kernelllm_judge.target.errors import TargetError
 from pytest_kernelllm import adopt, judge, triton_candidate
-from pytest_kernelllm.discover.errors import TargetError
 from pytest_kernelllm.runtime import KernelLLMWarning, explain
 
 
@@ -151,7 +151,7 @@ def test_judge_is_there_however_the_package_was_imported_and_the_import_stays_ch
     script = (
         "import sys, pytest_kernelllm\n"
         "heavy = {'torch', 'triton'} & set(sys.modules)\n"
-        "import pytest_kernelllm.judge.policy as policy\n"
+        "import kernelllm_judge.policy as policy\n"
         "from pytest_kernelllm import judge\n"
         "print(heavy, callable(judge), judge is pytest_kernelllm.judge, policy.POLICY_VERSION != '', 'torch' in sys.modules)"
     )

@@ -11,8 +11,8 @@ from projects import ANSWER, COMMAND, GOOD, LAYERS, PROBLEM
 from trees import cmdline, descendants, running
 from waiting import wait_until
 
+from kernelllm_judge.environment import Gpu
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.judge.environment import Gpu
 from pytest_kernelllm.pool.engine import processes_per_gpu
 from pytest_kernelllm.verify.pairs import find_pairs, verify_all
 

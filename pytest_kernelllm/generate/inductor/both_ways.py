@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 
-from pytest_kernelllm.core.records import TensorSpec
+from kernelllm_judge.core.records import TensorSpec
+from kernelllm_judge.render.inductor.sections import BACKWARD, Passed
 from pytest_kernelllm.generate.inductor.device import Gpu
 from pytest_kernelllm.generate.inductor.joint import Joint
 from pytest_kernelllm.generate.inductor.lowering import Lowered, compiler, simplified
 from pytest_kernelllm.generate.inductor.on_gpu import keep_output_strides, moved
 from pytest_kernelllm.generate.inductor.trace import TraceError
 from pytest_kernelllm.generate.inductor.variants import Variant
-from pytest_kernelllm.generate.render.inductor.sections import BACKWARD, Passed
 
 _PARTS = {("var_mean", 0): "var", ("var_mean", 1): "mean"}
 """Names for the results of operations that have several, by number."""

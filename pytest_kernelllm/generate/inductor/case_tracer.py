@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from kernelllm_judge.core.arguments import nested
+from kernelllm_judge.core.records import Case, TensorSpec
+from kernelllm_judge.render.inductor.sections import Backward, Section
 from kernelllm_runtime.pins.settings import CONVOLUTION_PRECISION
-from pytest_kernelllm.core.arguments import nested
-from pytest_kernelllm.core.records import Case, TensorSpec
 from pytest_kernelllm.generate.inductor.both_ways import BothWays, lower_both
 from pytest_kernelllm.generate.inductor.fake import fake_call, traceable_module
 from pytest_kernelllm.generate.inductor.few_rows import has_products
@@ -34,10 +35,9 @@ from pytest_kernelllm.generate.inductor.variants import (
     LARGE_PRODUCTS,
 )
 from pytest_kernelllm.generate.inductor.windows import is_depthwise
-from pytest_kernelllm.generate.render.inductor.sections import Backward, Section
 
 if TYPE_CHECKING:
-    from pytest_kernelllm.discover.live import Call, LiveTarget
+    from kernelllm_judge.target.live import Call, LiveTarget
     from pytest_kernelllm.generate.inductor.device import Gpu
     from pytest_kernelllm.generate.inductor.variants import Variant
 

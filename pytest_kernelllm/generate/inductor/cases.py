@@ -8,7 +8,11 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pytest_kernelllm.core.records import Case, Completion
+from kernelllm_judge.core.records import Case, Completion
+from kernelllm_judge.render.errors import RenderError, unexpected
+from kernelllm_judge.render.inductor import sections
+from kernelllm_judge.render.inductor.sections import Section
+from kernelllm_judge.render.inductor.translate import translate_inductor
 from pytest_kernelllm.generate.inductor.case_tracer import CaseTracer, at_own_sizes
 from pytest_kernelllm.generate.inductor.trace import TraceError
 from pytest_kernelllm.generate.inductor.variants import (
@@ -16,13 +20,9 @@ from pytest_kernelllm.generate.inductor.variants import (
     TEMPLATES,
     WITHOUT_COPIES,
 )
-from pytest_kernelllm.generate.render.errors import RenderError, unexpected
-from pytest_kernelllm.generate.render.inductor import sections
-from pytest_kernelllm.generate.render.inductor.sections import Section
-from pytest_kernelllm.generate.render.inductor.translate import translate_inductor
 
 if TYPE_CHECKING:
-    from pytest_kernelllm.discover.live import LiveTarget
+    from kernelllm_judge.target.live import LiveTarget
     from pytest_kernelllm.generate.inductor.device import Gpu
     from pytest_kernelllm.generate.inductor.variants import Variant
 

@@ -11,13 +11,13 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from pytest_kernelllm.core.arguments import nested
-from pytest_kernelllm.core.records import Case, TensorSpec
-from pytest_kernelllm.discover.calls import Call
-from pytest_kernelllm.discover.errors import TargetError
+from kernelllm_judge.core.arguments import nested
+from kernelllm_judge.core.records import Case, TensorSpec
+from kernelllm_judge.target.calls import Call
+from kernelllm_judge.target.errors import TargetError
 
 if TYPE_CHECKING:
-    from pytest_kernelllm.discover.live import LiveTarget
+    from kernelllm_judge.target.live import LiveTarget
 
 _LARGE = 1 << 22
 """A module with more elements than this in its parameters and buffers is built without data."""

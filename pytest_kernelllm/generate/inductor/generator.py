@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from importlib import metadata
 
-from pytest_kernelllm.core.records import Completion
+from kernelllm_judge.core.records import Completion
+from kernelllm_judge.render.version import RENDER_VERSION
 from pytest_kernelllm.generate.inductor.device import gpu_for
 from pytest_kernelllm.generate.inductor.variants import VARIANTS
 from pytest_kernelllm.generate.protocol import GenerateError, Generator, Request
-from pytest_kernelllm.generate.render.version import RENDER_VERSION
 
 VERSION = 21
 """Raised whenever an unchanged target gets another text."""

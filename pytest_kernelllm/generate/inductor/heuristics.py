@@ -9,7 +9,7 @@ from typing import Any
 
 from torch._inductor.runtime import hints, triton_heuristics
 
-from pytest_kernelllm.core.syntax import stored_names
+from kernelllm_judge.core.syntax import stored_names
 
 _NAMES = {
     name: getattr(hints, name) for name in ("ReductionHint", "TileHint", "AutotuneHint", "DeviceProperties")

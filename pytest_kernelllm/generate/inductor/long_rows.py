@@ -8,10 +8,10 @@ from typing import Any
 
 from torch._inductor.runtime.hints import ReductionHint
 
+from kernelllm_judge.render.inductor.backwards import goes_backwards
+from kernelllm_judge.render.inductor.program import AHEAD, BACKWARDS, PARTS
+from kernelllm_judge.render.inductor.rows_read_twice import shares_rows
 from pytest_kernelllm.generate.inductor.heuristics import kernels, options_of
-from pytest_kernelllm.generate.render.inductor.backwards import goes_backwards
-from pytest_kernelllm.generate.render.inductor.program import AHEAD, BACKWARDS, PARTS
-from pytest_kernelllm.generate.render.inductor.rows_read_twice import shares_rows
 
 _LONG = 1 << 15
 """Columns from which on rows are long: shorter ones fit into the registers of a block."""

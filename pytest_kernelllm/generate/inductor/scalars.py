@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
+from kernelllm_judge.render.inductor.names import as_identifier
+from kernelllm_judge.render.lower import device_names
 from pytest_kernelllm.generate.inductor.trace import TraceError
-from pytest_kernelllm.generate.render.inductor.names import as_identifier
-from pytest_kernelllm.generate.render.lower import device_names
 
 _MOST = 6
 """More float attributes than this are not tried one by one: each costs another trace."""

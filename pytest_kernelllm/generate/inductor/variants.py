@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from pytest_kernelllm.generate.render.inductor.program import BACKWARDS, PARTS
+from kernelllm_judge.render.inductor.program import BACKWARDS, PARTS
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import json
 from collections import deque
 from collections.abc import Sequence
 
-from pytest_kernelllm.core.measured import CaseTime
-from pytest_kernelllm.generate.render.inductor.sections import Section
+from kernelllm_judge.core.measured import CaseTime
+from kernelllm_judge.render.inductor.sections import Section
 from pytest_kernelllm.generate.search.moves import neighbours
 
 ENOUGH = 0.95

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from pytest_kernelllm.generate.render.inductor.launch import LARGEST
-from pytest_kernelllm.generate.render.inductor.program import BACKWARDS, PARTS
-from pytest_kernelllm.generate.render.inductor.sections import Section
+from kernelllm_judge.render.inductor.launch import LARGEST
+from kernelllm_judge.render.inductor.program import BACKWARDS, PARTS
+from kernelllm_judge.render.inductor.sections import Section
 
 Launch = Mapping[str, int]
 """The block sizes (``XBLOCK``…), ``num_warps`` and ``num_stages`` of one kernel."""

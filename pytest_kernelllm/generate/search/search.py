@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
-from pytest_kernelllm.core.measured import Measured
-from pytest_kernelllm.core.records import Case
-from pytest_kernelllm.generate.render.inductor.dispatch import Region
-from pytest_kernelllm.generate.render.inductor.sections import Section
+from kernelllm_judge.core.measured import Measured
+from kernelllm_judge.core.records import Case
+from kernelllm_judge.render.inductor.dispatch import Region
+from kernelllm_judge.render.inductor.sections import Section
 from pytest_kernelllm.generate.search.case_search import CaseSearch, key
 
 Program = tuple[Section, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
-from pytest_kernelllm.generate.render.fences import fenced_blocks
+from kernelllm_judge.render.fences import fenced_blocks
 
 TAIL = 64
 """Number of last tokens that are searched for a fence before the whole text is decoded."""

@@ -15,8 +15,8 @@ from pytest_kernelllm.models.prompt.errors import PromptError
 from pytest_kernelllm.models.prompt.template import PROMPT_VERSION, TEMPLATE, fill, template_of
 
 if TYPE_CHECKING:
-    from pytest_kernelllm.core.records import Case
-    from pytest_kernelllm.discover.live import LiveTarget
+    from kernelllm_judge.core.records import Case
+    from kernelllm_judge.target.live import LiveTarget
 
 __all__ = [
     "CHAT_VERSION",

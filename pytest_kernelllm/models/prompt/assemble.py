@@ -7,12 +7,12 @@ import builtins
 from collections.abc import Iterable
 from typing import Any
 
+from kernelllm_judge.core.arguments import nested
+from kernelllm_judge.core.records import Case
+from kernelllm_judge.core.syntax import chain_of
+from kernelllm_judge.target.errors import TargetError
+from kernelllm_judge.target.live import LiveTarget
 from kernelllm_runtime.source.names import module_names
-from pytest_kernelllm.core.arguments import nested
-from pytest_kernelllm.core.records import Case
-from pytest_kernelllm.core.syntax import chain_of
-from pytest_kernelllm.discover.errors import TargetError
-from pytest_kernelllm.discover.live import LiveTarget
 from pytest_kernelllm.models.prompt.constants import Constants
 from pytest_kernelllm.models.prompt.errors import NotPortable, PromptError
 from pytest_kernelllm.models.prompt.init_inputs import constructor_call, get_init_inputs, positional_values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_kernelllm.core.records import Case, TensorSpec
+from kernelllm_judge.core.records import Case, TensorSpec
 
 CHAT_VERSION = 1
 """Raised whenever the conversation for an unchanged target changes; stored completions are looked up by it."""

@@ -12,8 +12,8 @@ from typing import Any
 
 from torch import nn
 
-from pytest_kernelllm.core.syntax import assigned_names, chain_of, first_line, is_docstring
-from pytest_kernelllm.discover import build
+from kernelllm_judge.core.syntax import assigned_names, chain_of, first_line, is_docstring
+from kernelllm_judge.target import build
 from pytest_kernelllm.models.prompt.errors import NotPortable
 
 _TEXT = ("__repr__", "__str__", "__dir__", "extra_repr", "_get_name")

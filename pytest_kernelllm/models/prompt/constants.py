@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_kernelllm.core.syntax import Import, chain_of
+from kernelllm_judge.core.syntax import Import, chain_of
 from pytest_kernelllm.models.prompt.errors import NotPortable
 from pytest_kernelllm.models.prompt.observe import Observer, TableReads
 from pytest_kernelllm.models.prompt.origins import MISSING, follow, home, is_definition, is_importable

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
 
-from pytest_kernelllm.core.syntax import chain_of
+from kernelllm_judge.core.syntax import chain_of
 from pytest_kernelllm.models.prompt import origins
 from pytest_kernelllm.models.prompt.classes import ClassParts, check_methods
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pytest_kernelllm.core.records import Completion, Timing, Verdict
+from kernelllm_judge.core.records import Completion, Timing, Verdict
 from pytest_kernelllm.generate.protocol import Attempt
 
 FEEDBACK_VERSION = 1

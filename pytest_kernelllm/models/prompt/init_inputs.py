@@ -12,11 +12,11 @@ from typing import Any
 
 from torch import nn
 
-from pytest_kernelllm.core.records import Case
-from pytest_kernelllm.discover import build
-from pytest_kernelllm.discover.attributes import attributes
-from pytest_kernelllm.discover.calls import Call, seeded
-from pytest_kernelllm.discover.live import LiveTarget
+from kernelllm_judge.core.records import Case
+from kernelllm_judge.target import build
+from kernelllm_judge.target.attributes import attributes
+from kernelllm_judge.target.calls import Call, seeded
+from kernelllm_judge.target.live import LiveTarget
 from pytest_kernelllm.models.prompt.classes import check_closure
 from pytest_kernelllm.models.prompt.config_values import Reads, namespace
 from pytest_kernelllm.models.prompt.errors import NotPortable

@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 
-from pytest_kernelllm.core.arguments import nested
-from pytest_kernelllm.core.records import Case
-from pytest_kernelllm.core.syntax import Substitute, bound_names, expression
-from pytest_kernelllm.discover.attributes import dtype_name
-from pytest_kernelllm.discover.calls import Call, as_call, seeded
-from pytest_kernelllm.discover.live import LiveTarget
+from kernelllm_judge.core.arguments import nested
+from kernelllm_judge.core.records import Case
+from kernelllm_judge.core.syntax import Substitute, bound_names, expression
+from kernelllm_judge.target.attributes import dtype_name
+from kernelllm_judge.target.calls import Call, as_call, seeded
+from kernelllm_judge.target.live import LiveTarget
 from pytest_kernelllm.models.prompt.classes import check_closure
 from pytest_kernelllm.models.prompt.errors import NotPortable
 from pytest_kernelllm.models.prompt.observe import small_sizes

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from pytest_kernelllm.core.records import Case, TensorSpec
-from pytest_kernelllm.discover import build
-from pytest_kernelllm.discover.calls import Call, seeded
-from pytest_kernelllm.discover.errors import in_one_line
-from pytest_kernelllm.discover.live import LiveTarget
+from kernelllm_judge.core.records import Case, TensorSpec
+from kernelllm_judge.target import build
+from kernelllm_judge.target.calls import Call, seeded
+from kernelllm_judge.target.errors import in_one_line
+from kernelllm_judge.target.live import LiveTarget
 from pytest_kernelllm.models.prompt.config_values import Reads, is_object, watched
 from pytest_kernelllm.models.prompt.errors import NotPortable
 

@@ -33,6 +33,7 @@ def is_ours(value: Any) -> bool:
     home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
     return isinstance(home, str) and home.partition(".")[0] in (
         "kernelllm_runtime",
+        "kernelllm_judge",
         "pytest_kernelllm",
     )
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from torch import nn
 
+from kernelllm_judge.core.syntax import chain_of
 from kernelllm_runtime.source.names import Bindings
-from pytest_kernelllm.core.syntax import chain_of
 from pytest_kernelllm.models.prompt import origins
 from pytest_kernelllm.models.prompt.classes import ClassParts, Member, check_closure, split_class
 from pytest_kernelllm.models.prompt.constants import Constants, Found

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytest_kernelllm.core.syntax import (
+from kernelllm_judge.core.syntax import (
     COMPREHENSIONS,
     Chain,
     assigned_names,

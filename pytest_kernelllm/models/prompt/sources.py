@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import Any
 
+from kernelllm_judge.core.syntax import Import, first_line
 from kernelllm_runtime.source.names import Bindings, module_names
-from pytest_kernelllm.core.syntax import Import, first_line
 from pytest_kernelllm.models.prompt.errors import NotPortable
 
 

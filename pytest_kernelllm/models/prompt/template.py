@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import textwrap
 
-from pytest_kernelllm.core.syntax import chain_of
+from kernelllm_judge.core.syntax import chain_of
 
 PROMPT_VERSION = 1
 """Raised whenever the prompt for an unchanged target changes; stored completions are looked up by it."""

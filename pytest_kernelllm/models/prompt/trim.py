@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from pytest_kernelllm.core.syntax import RemovingTransformer, chain_of, defaults, parameters
+from kernelllm_judge.core.syntax import RemovingTransformer, chain_of, defaults, parameters
 from pytest_kernelllm.models.prompt.origins import MISSING, follow, is_annotation, is_importable
 from pytest_kernelllm.models.prompt.scopes import free_names
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_kernelllm.core.syntax import bound_names, expression
+from kernelllm_judge.core.syntax import bound_names, expression
 
 RESERVED = ("Model", "ModelNew", "get_inputs", "get_init_inputs")
 """Names that have a fixed meaning in the module."""

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pytest_kernelllm.judge.environment import find_environment, find_gpu
+from kernelllm_judge.environment import find_environment, find_gpu
 from pytest_kernelllm.pool.jobs import CannotStart, PoolJob, ProcessLost
 from pytest_kernelllm.pool.messages import Handshake
 from pytest_kernelllm.pool.pool_process import Slot, StageOverdue

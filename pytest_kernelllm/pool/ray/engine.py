@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Self
 
-from pytest_kernelllm.core.records import Environment
-from pytest_kernelllm.judge.environment import find_environment
+from kernelllm_judge.core.records import Environment
+from kernelllm_judge.environment import find_environment
 from pytest_kernelllm.pool.jobs import PoolFailed
 from pytest_kernelllm.pool.messages import Handshake
 from pytest_kernelllm.pool.pool import Pool

@@ -6,7 +6,7 @@ import importlib.metadata
 import threading
 from collections.abc import Callable, Mapping
 
-from pytest_kernelllm.core.records import Environment
+from kernelllm_judge.core.records import Environment
 from pytest_kernelllm.pool.jobs import CannotStart
 from pytest_kernelllm.pool.ray.nodes import RaySlot
 

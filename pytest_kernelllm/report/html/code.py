@@ -10,8 +10,8 @@ from markupsafe import Markup, escape
 from pygments.lexers.python import PythonLexer
 from pygments.token import Comment, Keyword, Name, Number, Operator, String
 
-from pytest_kernelllm.core.characters import described, reordering
-from pytest_kernelllm.core.records import Verdict
+from kernelllm_judge.core.characters import described, reordering
+from kernelllm_judge.core.records import Verdict
 
 _CLASSES = (
     (Comment, "c"),

@@ -10,8 +10,8 @@ from typing import Literal
 
 from markupsafe import Markup
 
+from kernelllm_judge.core.records import Ratio, Timing, Verdict
 from pytest_kernelllm.core.history import Point
-from pytest_kernelllm.core.records import Ratio, Timing, Verdict
 from pytest_kernelllm.report.html.code import difference, highlighted, wrong_line
 from pytest_kernelllm.report.html.plots import RooflinePoint, roofline
 from pytest_kernelllm.report.read import Report, ReportedCandidate, ReportedTarget

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from pytest_kernelllm.core.records import Candidate, Target
+from kernelllm_judge.core.records import Candidate, Target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.suggest.edit import EditError
 from pytest_kernelllm.suggest.files import FileChange, PatchError

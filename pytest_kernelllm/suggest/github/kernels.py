@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytest_kernelllm.core.characters import described, invisible, look_alike, reordering
-from pytest_kernelllm.core.kernel_module import unmodified
+from kernelllm_judge.core.characters import described, invisible, look_alike, reordering
+from kernelllm_judge.core.kernel_module import unmodified
+from kernelllm_judge.static_check.static_check import find_violations
 from pytest_kernelllm.discover.adoption import made_for
-from pytest_kernelllm.judge.static_check.static_check import find_violations
 from pytest_kernelllm.suggest.github.errors import SuggestionRefused, shown
 from pytest_kernelllm.suggest.github.git import Change
 from pytest_kernelllm.suggest.place import target_in_header

@@ -8,8 +8,8 @@ import tokenize
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_kernelllm.core.program import UNREADABLE, parse, plain_text
-from pytest_kernelllm.core.records import Target
+from kernelllm_judge.core.program import UNREADABLE, parse, plain_text
+from kernelllm_judge.core.records import Target
 from pytest_kernelllm.suggest.edit import EditError, marker_lines
 
 _LAYOUT = frozenset(" \n,()\"'")

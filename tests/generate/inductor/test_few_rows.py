@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 import pytest
 import torch
 
-from pytest_kernelllm.core.records import Completion
-from pytest_kernelllm.discover.live import LiveTarget, load_target
+from kernelllm_judge.core.records import Completion
+from kernelllm_judge.environment import find_environment
+from kernelllm_judge.judging import Criteria, Judge
+from kernelllm_judge.render.render import render
+from kernelllm_judge.target.live import LiveTarget, load_target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import Request
-from pytest_kernelllm.generate.render.render import render
-from pytest_kernelllm.judge.environment import find_environment
-from pytest_kernelllm.judge.judge import Criteria, Judge
 
 pytestmark = pytest.mark.slow
 

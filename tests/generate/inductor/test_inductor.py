@@ -15,10 +15,10 @@ import pytest
 import torch
 from fusing import errors, from_inductor, inductor, live
 
-from pytest_kernelllm.core.kernel_module import read_supports
+from kernelllm_judge.core.kernel_module import read_supports
+from kernelllm_judge.static_check.static_check import find_violations
 from pytest_kernelllm.generate.inductor.generator import VERSION, InductorGenerator
 from pytest_kernelllm.generate.protocol import Request
-from pytest_kernelllm.judge.static_check.static_check import find_violations
 
 pytestmark = pytest.mark.slow
 

@@ -13,9 +13,9 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional as F
 
+from kernelllm_judge.render.render import render
 from pytest_kernelllm.generate.inductor import library
 from pytest_kernelllm.generate.inductor.trace import export
-from pytest_kernelllm.generate.render.render import render
 
 
 def forward(name: str) -> str:

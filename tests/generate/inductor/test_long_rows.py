@@ -10,13 +10,13 @@ import pytest
 import torch
 from fusing import errors, inductor, live
 
-from pytest_kernelllm.core.records import Candidate
-from pytest_kernelllm.generate.render.errors import RenderError
-from pytest_kernelllm.generate.render.inductor import sections
-from pytest_kernelllm.generate.render.inductor.backwards import goes_backwards, with_last_loop_backwards
-from pytest_kernelllm.generate.render.inductor.program import AHEAD, PARTS
-from pytest_kernelllm.generate.render.inductor.rows_read_twice import shares_rows
-from pytest_kernelllm.generate.render.render import render
+from kernelllm_judge.core.records import Candidate
+from kernelllm_judge.render.errors import RenderError
+from kernelllm_judge.render.inductor import sections
+from kernelllm_judge.render.inductor.backwards import goes_backwards, with_last_loop_backwards
+from kernelllm_judge.render.inductor.program import AHEAD, PARTS
+from kernelllm_judge.render.inductor.rows_read_twice import shares_rows
+from kernelllm_judge.render.render import render
 from pytest_kernelllm.generate.search.moves import steps, with_launch
 
 TARGETS = ("LongSoftmax", "LongNorm", "LongGroupNorm", "AnyLength")

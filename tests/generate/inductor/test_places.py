@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelllm.core.records import Target
-from pytest_kernelllm.discover.live import load_target
+from kernelllm_judge.core.records import Target
+from kernelllm_judge.target.live import load_target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import Request

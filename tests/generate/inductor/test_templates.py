@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from pytest_kernelllm.core.records import Completion
-from pytest_kernelllm.discover.live import LiveTarget, load_target
+from kernelllm_judge.core.records import Completion
+from kernelllm_judge.environment import find_environment
+from kernelllm_judge.judging import Criteria, Judge
+from kernelllm_judge.render.render import render
+from kernelllm_judge.target.live import LiveTarget, load_target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.inductor import cases
 from pytest_kernelllm.generate.inductor.device import gpu_for
@@ -24,9 +27,6 @@ from pytest_kernelllm.generate.inductor.variants import (
     VARIANTS,
 )
 from pytest_kernelllm.generate.protocol import Request
-from pytest_kernelllm.generate.render.render import render
-from pytest_kernelllm.judge.environment import find_environment
-from pytest_kernelllm.judge.judge import Criteria, Judge
 
 pytestmark = pytest.mark.slow
 

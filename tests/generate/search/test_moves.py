@@ -9,10 +9,10 @@ import pytest
 import torch
 from fusing import errors, inductor, live
 
-from pytest_kernelllm.core.records import Candidate
+from kernelllm_judge.core.records import Candidate
+from kernelllm_judge.render.inductor import sections
+from kernelllm_judge.render.render import render
 from pytest_kernelllm.generate.inductor.variants import VARIANTS
-from pytest_kernelllm.generate.render.inductor import sections
-from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.generate.search.moves import neighbours, with_launch
 
 pytestmark = pytest.mark.slow

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 from without_torch import run_without_torch
 
-from pytest_kernelllm.core.measured import CaseTime, Measured
-from pytest_kernelllm.core.records import Case, Domain, TensorSpec
-from pytest_kernelllm.generate.render.inductor.sections import Section
+from kernelllm_judge.core.measured import CaseTime, Measured
+from kernelllm_judge.core.records import Case, Domain, TensorSpec
+from kernelllm_judge.render.inductor.sections import Section
 from pytest_kernelllm.generate.search.moves import steps
 from pytest_kernelllm.generate.search.search import Found, Program, search
 
@@ -65,9 +65,9 @@ class Bench:
 def test_pytests_own_process_searches_without_torch() -> None:
     done = run_without_torch(
         """
-from pytest_kernelllm.core.measured import CaseTime, Measured
-from pytest_kernelllm.core.records import Case, Domain, TensorSpec
-from pytest_kernelllm.generate.render.inductor.sections import Section, read, write
+from kernelllm_judge.core.measured import CaseTime, Measured
+from kernelllm_judge.core.records import Case, Domain, TensorSpec
+from kernelllm_judge.render.inductor.sections import Section, read, write
 from pytest_kernelllm.generate.search.search import search
 import pytest_kernelllm.session.search
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from pytest_kernelllm.judge.isolation.reachable import gpu_devices, other_gpus
+from kernelllm_judge.isolation.reachable import gpu_devices, other_gpus
 
 INFORMATION = "Model: \t\t NVIDIA H200\nIRQ:   \t\t 42\nGPU UUID: \t GPU-{uuid}\nBus Location: \t 0000:{bus}:00.0\nDevice Minor: \t {minor}\n"
 
@@ -50,6 +50,8 @@ def test_a_driver_that_cannot_be_read_leaves_none_out(driver) -> None:
 
 
 def test_cuda_does_not_start_without_a_driver() -> None:
-    script = "from pytest_kernelllm.judge.worker.server import cuda_starts_here; raise SystemExit(cuda_starts_here())"
+    script = (
+        "from kernelllm_judge.worker.server import cuda_starts_here; raise SystemExit(cuda_starts_here())"
+    )
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     assert subprocess.run([sys.executable, "-c", script], env=environment, check=False).returncode == 0

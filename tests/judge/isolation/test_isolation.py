@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from attacks import CALLS, FILES, FORWARD, attempt, need, set_stage
 
+from kernelllm_judge.core.errors import ConfigError
+from kernelllm_judge.handle import WorkerDied
+from kernelllm_judge.isolation import scratch, seccomp
+from kernelllm_judge.isolation.isolation import Isolation, IsolationError, probe_isolation
+from kernelllm_judge.isolation.processes import ResourceBounds, descendants, process_table
+from kernelllm_judge.supervisor import ForkServer
 from pytest_kernelllm.config.settings import load_settings
-from pytest_kernelllm.core.errors import ConfigError
-from pytest_kernelllm.judge.handle import WorkerDied
-from pytest_kernelllm.judge.isolation import scratch, seccomp
-from pytest_kernelllm.judge.isolation.isolation import Isolation, IsolationError, probe_isolation
-from pytest_kernelllm.judge.isolation.processes import ResourceBounds, descendants, process_table
-from pytest_kernelllm.judge.supervisor import ForkServer
 
 REFUSALS = (
     "[Errno 1] ",

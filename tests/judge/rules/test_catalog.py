@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelllm.judge import rules
-from pytest_kernelllm.judge.rules.catalog import NAMES, RULES, SWITCHABLE, without
-from pytest_kernelllm.judge.rules.rule import Rule
-from pytest_kernelllm.judge.rules.values import OutputRule
+from kernelllm_judge import rules
+from kernelllm_judge.rules.catalog import NAMES, RULES, SWITCHABLE, without
+from kernelllm_judge.rules.rule import Rule
+from kernelllm_judge.rules.values import OutputRule
 
 
 def test_every_rule_of_the_folder_is_in_the_catalog_once():

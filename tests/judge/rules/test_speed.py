@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_kernelllm.core.records import Ratio, Spread, Timing
-from pytest_kernelllm.judge.findings import Decision, Findings
-from pytest_kernelllm.judge.rules.speed import Speed
+from kernelllm_judge.core.records import Ratio, Spread, Timing
+from kernelllm_judge.findings import Decision, Findings
+from kernelllm_judge.rules.speed import Speed
 
 SPREAD = Spread(1.0, 1.0, 1.0)
 FAST, SLOW = Ratio(2.0, 1.9, 2.1), Ratio(0.8, 0.75, 0.85)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from pytest_kernelllm.core.records import Completion, Verdict
-from pytest_kernelllm.discover.live import load_target
+from kernelllm_judge.core.records import Completion, Verdict
+from kernelllm_judge.environment import find_environment
+from kernelllm_judge.judging import Criteria, Judge
+from kernelllm_judge.render.render import render
+from kernelllm_judge.target.live import load_target
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.generate.render.render import render
-from pytest_kernelllm.judge.environment import find_environment
-from pytest_kernelllm.judge.judge import Criteria, Judge
 
 MODULES = """
 import torch

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pytest_kernelllm.judge.run.call import poison
+from kernelllm_judge.run.call import poison
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3)])

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from pytest_kernelllm.judge.reference.probes import Probe
-from pytest_kernelllm.judge.run.right_before import RightBefore
+from kernelllm_judge.run.right_before import RightBefore
+from kernelllm_judge.truth.probes import Probe
 
 PROBE = Probe("default", (("n", 3),), 1)
 OTHER = Probe("default", (("n", 3),), 2)

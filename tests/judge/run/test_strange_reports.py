@@ -6,16 +6,16 @@ import pytest
 from loading import load
 from projects import GOOD, LAYERS
 
-from pytest_kernelllm.core.records import Completion
-from pytest_kernelllm.generate.render.render import render
-from pytest_kernelllm.judge.environment import find_environment
-from pytest_kernelllm.judge.judge import Criteria, Judge
-from pytest_kernelllm.judge.rules.catalog import without
+from kernelllm_judge.core.records import Completion
+from kernelllm_judge.environment import find_environment
+from kernelllm_judge.judging import Criteria, Judge
+from kernelllm_judge.render.render import render
+from kernelllm_judge.rules.catalog import without
 
 PATCH = """
 import sys
 
-worker = sys.modules["pytest_kernelllm.judge.worker.worker"]
+worker = sys.modules["kernelllm_judge.worker.worker"]
 """
 
 COUNTED = """

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from pytest_kernelllm.judge.shared import leaves
-from pytest_kernelllm.judge.shared.buffers import ALIGNMENT, GUARD, Allocator, buffer_bytes
+from kernelllm_judge.shared import leaves
+from kernelllm_judge.shared.buffers import ALIGNMENT, GUARD, Allocator, buffer_bytes
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from pytest_kernelllm.judge.shared.channel import (
+from kernelllm_judge.shared.channel import (
     MAX_MESSAGE,
     Channel,
     ChannelClosed,

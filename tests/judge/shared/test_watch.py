@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from pytest_kernelllm.judge.rules.torch_share import TorchShare
-from pytest_kernelllm.judge.run.torch_work import torch_work, vendor_kinds
-from pytest_kernelllm.judge.shared import watch as watch_module
-from pytest_kernelllm.judge.shared.watch import OperationWatch
+from kernelllm_judge.rules.torch_share import TorchShare
+from kernelllm_judge.run.torch_work import torch_work, vendor_kinds
+from kernelllm_judge.shared import watch as watch_module
+from kernelllm_judge.shared.watch import OperationWatch
 
 
 def test_memory_that_holds_nothing_yet_is_poisoned_and_other_memory_is_not():

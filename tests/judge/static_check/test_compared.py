@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from pytest_kernelllm.judge.static_check.compared import compared_numbers
+from kernelllm_judge.static_check.compared import compared_numbers
 
 MODULE = """
 import torch

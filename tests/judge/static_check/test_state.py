@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_kernelllm.judge.static_check.static_check import find_violations
+from kernelllm_judge.static_check.static_check import find_violations
 
 MODULE = """
 import enum

@@ -8,8 +8,8 @@ import pytest
 import torch
 import triton
 
-from pytest_kernelllm.judge.static_check.allowed import INSIDE_TRITON, MEMBERS, NAMESPACES, OTHER_MEMBERS
-from pytest_kernelllm.judge.static_check.static_check import LONGEST_SOURCE, find_violations
+from kernelllm_judge.static_check.allowed import INSIDE_TRITON, MEMBERS, NAMESPACES, OTHER_MEMBERS
+from kernelllm_judge.static_check.static_check import LONGEST_SOURCE, find_violations
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 

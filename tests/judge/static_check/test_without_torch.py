@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from without_torch import run_without_torch
 
-from pytest_kernelllm.judge.static_check.allowed import INSIDE_TORCH, MEMBERS, OTHER_MEMBERS
-from pytest_kernelllm.judge.static_check.static_check import find_violations
+from kernelllm_judge.static_check.allowed import INSIDE_TORCH, MEMBERS, OTHER_MEMBERS
+from kernelllm_judge.static_check.static_check import find_violations
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 
 CHECK = """
 import dataclasses, json
-from pytest_kernelllm.judge.static_check.static_check import find_violations
+from kernelllm_judge.static_check.static_check import find_violations
 
 sources = json.load(sys.stdin)
 print(json.dumps([[dataclasses.asdict(found) for found in find_violations(source)] for source in sources]))

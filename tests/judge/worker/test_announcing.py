@@ -12,9 +12,9 @@ import torch
 import triton
 import triton.language as tl
 
-from pytest_kernelllm.judge.shared.channel import COMPILING, Channel, ChannelClosed
-from pytest_kernelllm.judge.worker.announcing import Announcer
-from pytest_kernelllm.judge.worker.compiling import NotCompiled, compile_only
+from kernelllm_judge.shared.channel import COMPILING, Channel, ChannelClosed
+from kernelllm_judge.worker.announcing import Announcer
+from kernelllm_judge.worker.compiling import NotCompiled, compile_only
 
 
 @triton.jit

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pytest_kernelllm.judge.worker.backward import BothPasses
+from kernelllm_judge.worker.backward import BothPasses
 
 
 def passes(call, named, wrt, into, again=""):

@@ -11,7 +11,7 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from pytest_kernelllm.judge.worker.errors import describe
+from kernelllm_judge.worker.errors import describe
 
 HERE = Path(__file__).parent
 

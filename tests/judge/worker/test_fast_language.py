@@ -9,8 +9,8 @@ import os
 os.environ["TRITON_INTERPRET"] = "1"
 import itertools, json, operator, sys
 import torch, triton, triton.language as tl
-from pytest_kernelllm.judge.worker.fast_language import speed_up_language
-from pytest_kernelllm.judge.worker.language import read_as_compiler
+from kernelllm_judge.worker.fast_language import speed_up_language
+from kernelllm_judge.worker.language import read_as_compiler
 
 if sys.argv[1] == "fast":
     speed_up_language()

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pytest_kernelllm.judge.worker.gpu_semantics import TF32_BITS
+from kernelllm_judge.worker.gpu_semantics import TF32_BITS
 
 SCRIPT = """
 import json, os, sys, traceback
 os.environ["TRITON_INTERPRET"] = "1"
 sys.path.insert(0, {folder!r})
-from pytest_kernelllm.judge.worker.interpreting import prepare_interpreter
+from kernelllm_judge.worker.interpreting import prepare_interpreter
 
 prepare_interpreter()
 from gpu_kernels import CHECKS

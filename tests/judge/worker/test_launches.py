@@ -4,8 +4,8 @@ import weakref
 
 import torch
 
-from pytest_kernelllm.judge.shared.watch import OperationWatch
-from pytest_kernelllm.judge.worker.launches import LaunchRecorder
+from kernelllm_judge.shared.watch import OperationWatch
+from kernelllm_judge.worker.launches import LaunchRecorder
 
 
 def test_memory_that_was_guarded_in_a_call_is_free_afterwards():

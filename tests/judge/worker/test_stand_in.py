@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import nn
 
-from pytest_kernelllm.discover.attributes import attributes
-from pytest_kernelllm.judge.run.module_tree import module_tree
-from pytest_kernelllm.judge.shared.buffers import Allocator, buffer_bytes
-from pytest_kernelllm.judge.worker.worker import Worker
+from kernelllm_judge.run.module_tree import module_tree
+from kernelllm_judge.shared.buffers import Allocator, buffer_bytes
+from kernelllm_judge.target.attributes import attributes
+from kernelllm_judge.worker.worker import Worker
 
 
 class Inner(nn.Module):

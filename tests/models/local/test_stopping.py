@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_llama import make_tokenizer
 
-from pytest_kernelllm.generate.render.extract import extract
+from kernelllm_judge.render.extract import extract
 from pytest_kernelllm.models.local.stopping import stop_after_answer
 
 CODE = '''import torch

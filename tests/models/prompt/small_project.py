@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from pytest_kernelllm.discover.live import LiveTarget, load_target
+from kernelllm_judge.target.live import LiveTarget, load_target
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.models.prompt import standalone
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from pytest_kernelllm.core.records import Case, Target
-from pytest_kernelllm.discover.live import LiveTarget, load_target
+from kernelllm_judge.core.records import Case, Target
+from kernelllm_judge.target.live import LiveTarget, load_target
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.models.prompt import PromptError, standalone
 from pytest_kernelllm.models.prompt.inputs import order

@@ -5,11 +5,11 @@ import re
 import pytest
 from projects import ANSWER, LAYERS
 
+from kernelllm_judge.core.records import CandidateId, Completion, Environment, Ratio, Spread, Timing, Verdict
+from kernelllm_judge.rules.catalog import NAMES
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.core.records import CandidateId, Completion, Environment, Ratio, Spread, Timing, Verdict
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.protocol import Attempt
-from pytest_kernelllm.judge.rules.catalog import NAMES
 from pytest_kernelllm.models.prompt.feedback import ADVICE, feedback
 from pytest_kernelllm.session.session import open_session
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from standalone_modules import compare, targets
 
-from pytest_kernelllm.discover.live import load_target
+from kernelllm_judge.target.live import load_target
 from pytest_kernelllm.models.prompt import PromptError, standalone
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ import pytest
 import torch
 from small_project import executed, target_of, written
 
-from pytest_kernelllm.discover.live import load_target
+from kernelllm_judge.target.live import load_target
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.models.prompt import PromptError, origins, standalone
 

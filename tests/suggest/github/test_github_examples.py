@@ -9,14 +9,14 @@ from verified import H200, accepted
 from without_torch import run_without_torch
 from world import pushed
 
+from kernelllm_judge.core.records import CandidateId
+from kernelllm_judge.render.errors import RenderError
+from kernelllm_judge.render.render import render
+from kernelllm_judge.target.live import load_target
 from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.core.records import CandidateId
-from pytest_kernelllm.discover.live import load_target
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import Request
-from pytest_kernelllm.generate.render.errors import RenderError
-from pytest_kernelllm.generate.render.render import render
 from pytest_kernelllm.report.json import build_report, write_report
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.suggest.github.pack import pack

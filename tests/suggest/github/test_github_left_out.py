@@ -10,7 +10,7 @@ from hosting import git
 from verified import patch_of, replace_patch
 from world import BRANCH, propose
 
-from pytest_kernelllm.core.kernel_module import stamped
+from kernelllm_judge.core.kernel_module import stamped
 from pytest_kernelllm.suggest.github.errors import SuggestionRefused
 
 BAD = {

@@ -10,7 +10,7 @@ from hosting import git
 from verified import SOURCE, patch_of, replace_patch
 from world import World
 
-from pytest_kernelllm.core.kernel_module import stamped
+from kernelllm_judge.core.kernel_module import stamped
 from pytest_kernelllm.suggest.github import artifact as reading
 from pytest_kernelllm.suggest.github.errors import GitError, SuggestionRefused
 from pytest_kernelllm.suggest.github.git import Git

@@ -7,8 +7,8 @@ import pytest
 from markdown_it import MarkdownIt
 from verified import CHECKS, timed
 
+from kernelllm_judge.core.records import Environment, Ratio, Target, Verdict
 from pytest_kernelllm.core.history import CaseChange, Comparison, History, Point
-from pytest_kernelllm.core.records import Environment, Ratio, Target, Verdict
 from pytest_kernelllm.report.markdown import (
     LONGEST_BODY,
     LONGEST_SUMMARY,

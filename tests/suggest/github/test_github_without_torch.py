@@ -5,7 +5,7 @@ from verified import patch_of, replace_patch
 from without_torch import run_without_torch
 from world import pushed
 
-from pytest_kernelllm.core.kernel_module import stamped
+from kernelllm_judge.core.kernel_module import stamped
 
 PROPOSE = """
 from pytest_kernelllm.commands.suggest import main

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from hosting import git
 
-from pytest_kernelllm.core.kernel_module import Provenance, compose
-from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.core.records import (
+from kernelllm_judge.core.kernel_module import Provenance, compose
+from kernelllm_judge.core.records import (
     Candidate,
     CandidateId,
     Check,
@@ -18,6 +17,7 @@ from pytest_kernelllm.core.records import (
     Timing,
     Verdict,
 )
+from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.report.json import build_report, write_report
 from pytest_kernelllm.store import Store

@@ -1,0 +1,82 @@
+"""Judges one candidate for one target: what the pool and ``kernelllm_judge.judge`` do alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kernelllm_judge.core.measured import Measured
+from kernelllm_judge.core.records import BaselineChoice, Completion, Verdict
+from kernelllm_judge.judging import Criteria, Judge
+from kernelllm_judge.render.answer_format import format_of
+from kernelllm_judge.render.render import RenderError, render
+from kernelllm_judge.target.live import LiveTarget
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What is measured, and what is required."""
+
+    timing: bool = True
+    """Whether accepted candidates are timed, on a GPU."""
+    min_speedup: float = 0.0
+    """0 reports the speed and rejects nothing."""
+    baseline: BaselineChoice = "eager"
+
+
+def judge_candidate(
+    judge: Judge, live: LiveTarget, text: str, note: str, speed: Speed
+) -> tuple[str, Verdict]:
+    """Renders a candidate and judges it.
+
+    Args:
+        judge: the judge, started.
+        live: the target.
+        text: the candidate: a kernel module, or an answer with a ``ModelNew``.
+        note: where it comes from, for people.
+        speed: what is measured and required.
+
+    Returns:
+        The kernel module that was judged, empty if the text cannot be made into one; and the verdict. Where a text
+        can be made into several, these are the first that is not rejected, or the likeliest.
+
+    Raises:
+        launching.ServerFailed: the judge's own processes cannot start.
+    """
+    completion = Completion("files", 0, text, format_of(text), note=note)
+    try:
+        candidate = render(completion, live, on_gpu=judge.environment.device == "cuda")
+    except RenderError as error:
+        return "", Verdict("rejected", "render", str(error), "", judge.environment)
+    criteria = criteria_of(live, speed)
+    source, verdict = candidate.source, judge.judge(candidate, criteria)
+    other = candidate.next
+    while verdict.verdict == "rejected" and other is not None:
+        if (another := judge.judge(other, criteria)).verdict != "rejected":
+            return other.source, another
+        other = other.next
+    return source, verdict
+
+
+def measure_completion(judge: Judge, live: LiveTarget, completion: Completion) -> Measured:
+    """Renders a completion and times it, without judging it.
+
+    Raises:
+        launching.ServerFailed: the judge's own processes cannot start.
+    """
+    try:
+        candidate = render(completion, live, on_gpu=judge.environment.device == "cuda")
+    except RenderError as error:
+        return Measured(error=str(error))
+    return judge.measure(candidate, criteria_of(live, Speed()))
+
+
+def criteria_of(live: LiveTarget, speed: Speed) -> Criteria:
+    """Returns what a candidate for a target must achieve, by its marker."""
+    return Criteria(
+        live,
+        tolerance=live.options.tolerance,
+        min_speedup=speed.min_speedup,
+        baseline=speed.baseline,
+        nonfinite=live.options.nonfinite,
+        timing=speed.timing,
+    )

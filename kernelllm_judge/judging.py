@@ -1,0 +1,368 @@
+"""Judges candidates: static check, compilation, probes and timing, in this order."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import torch
+
+from kernelllm_judge.background import beside
+from kernelllm_judge.compiling import compile_all, require_compiled
+from kernelllm_judge.core.measured import CaseTime, Measured
+from kernelllm_judge.core.records import (
+    SIZES_ASKED,
+    BaselineChoice,
+    Candidate,
+    Check,
+    Environment,
+    Stage,
+    Verdict,
+)
+from kernelllm_judge.core.stages import InStage, unwatched
+from kernelllm_judge.examine import examine
+from kernelllm_judge.findings import Decision, Findings, OutOfMemory
+from kernelllm_judge.isolation.isolation import Isolation, probe_isolation
+from kernelllm_judge.kept import KeptReferences
+from kernelllm_judge.leases import Lease, Leases
+from kernelllm_judge.lending import Lending
+from kernelllm_judge.outcome import Outcome, in_fresh_processes, outcome_of
+from kernelllm_judge.plans import Plan, make_plans, sizes_asked
+from kernelllm_judge.policy import Policy
+from kernelllm_judge.rules.catalog import RULES
+from kernelllm_judge.rules.rule import Rule
+from kernelllm_judge.run.call import Judging
+from kernelllm_judge.sanitizing import sanitize_all
+from kernelllm_judge.shared.buffers import GpuBlockPool
+from kernelllm_judge.supervisor import ForkServer, start_together
+from kernelllm_judge.timer import PUBLIC_SEED, Timer
+from kernelllm_judge.truth.outputs import OriginalError, ReferenceOutputs, Subject
+from kernelllm_judge.truth.probes import smaller
+from kernelllm_judge.workers import Workers
+
+HALVINGS = 6
+"""How often a case's elements are halved, at most, until there is enough GPU memory to time it."""
+
+JUDGE = "the judge's process"
+"""Whose process there was too little memory for."""
+
+NOT_COMPILED = "timed without torch.compile: there was no memory for it"
+"""The note of such a timing."""
+
+RELEASE_SECONDS = 10.0
+"""Seconds to wait for an ended worker's memory to be freed."""
+
+
+LONGEST_MEASURED = 30.0
+"""Seconds that a worker may take for a candidate that is only timed: one that hangs keeps others from timing."""
+
+
+@dataclass(frozen=True)
+class Criteria:
+    """The target and what a candidate for it must achieve."""
+
+    subject: Subject
+    tolerance: float | None = None
+    min_speedup: float = 1.05
+    baseline: BaselineChoice = "eager"
+    """What ``min_speedup`` is measured against; eager where the module cannot be compiled."""
+    nonfinite: bool = True
+    """Whether NaN and infinities must come out as in the original."""
+    timing: bool = True
+    """Whether accepted candidates are timed, on a GPU."""
+    adopted: bool = False
+    """Whether the kernel ships already, see ``plans.make_plans``."""
+
+
+class Judge:
+    """Judges candidates in one environment, one after the other; starts its processes on first use."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        *,
+        deadline: float = 60.0,
+        gpu_uuid: str = "",
+        isolation: Isolation | None = None,
+        gpu_memory: int = 0,
+        policy: Policy | None = None,
+        rules: Sequence[Rule] = RULES,
+        in_stage: InStage = unwatched,
+    ) -> None:
+        """Probes the machine's isolation; no process is started yet.
+
+        Args:
+            environment: what verdicts will hold for.
+            deadline: seconds a candidate's worker may take for all its replies.
+            gpu_uuid: names the GPU's lock.
+            gpu_memory: bytes of GPU memory that all judges of this GPU may take together; 0: nearly all of it.
+            isolation: how workers are isolated; by default as well as this machine allows.
+            policy: thresholds other than the published ones, for tests of the judge itself.
+            rules: rules other than the published ones, for tests of the judge itself.
+            in_stage: gives the context for each stage in which the user's original runs.
+        """
+        self.environment = environment
+        self.policy = policy or Policy()
+        self.isolation = isolation or probe_isolation(environment.device)
+        self.device = torch.device("cuda", 0) if environment.device == "cuda" else torch.device("cpu")
+        self.rules = tuple(rule for rule in rules if rule.device in ("any", self.device.type))
+        self._seed = secrets.randbelow(1 << 30)
+        self._timer = Timer(gpu_uuid, self._seed)
+        self._closing = contextlib.ExitStack()
+        self._leases: Leases | None = None
+        cpu = torch.device("cpu")
+        if self.device.type == "cuda":
+            server = ForkServer("cuda", self.isolation)
+            self._leases = Leases(gpu_uuid, gpu_memory, self.policy)
+            self._workers = Workers(
+                server, self.device, deadline, GpuBlockPool(self.device), self._timer.released
+            )
+            interpreter = ForkServer(
+                "interpret", replace(self.isolation, gpu=False, unix_sockets=False, memfd=False)
+            )
+            self._interpreters = Workers(interpreter, cpu, deadline)
+            self._servers = [server, interpreter]
+        else:
+            server = ForkServer("interpret", self.isolation)
+            self._workers = Workers(server, cpu, deadline * self.policy.interpreter_patience)
+            compiler = ForkServer("compile", self.isolation, environment.arch)
+            self._compilers = Workers(compiler, cpu, deadline)
+            self._servers = [server, compiler]
+        self._references = KeptReferences(self.policy, in_stage, self._leases)
+
+    def __enter__(self) -> Judge:
+        """Starts the fork servers in the background."""
+        start_together(self._servers)
+        if self.device.type == "cuda":
+            from kernelllm_judge.shared.compiling import compile_in  # imports Triton
+
+            self._closing.callback(compile_in(self._timer.compiling))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Ends the fork servers and all workers."""
+        self._closing.close()
+        for server in self._servers:
+            server.close()
+
+    def judge(self, candidate: Candidate, criteria: Criteria) -> Verdict:
+        """Judges one candidate. Never raises for anything the candidate does.
+
+        Raises:
+            launching.ServerFailed: the judge's own processes cannot start.
+        """
+        start = time.perf_counter()
+        lending = Lending(self._leases, self._reference_outputs(criteria))
+        compiler = self._timer.warm_up() if criteria.timing and self._leases else 0.0
+        waited, alone = 0.0, False
+        while True:
+            with lending.lease(alone=alone) as leased:
+                outcome = self._judged(candidate, criteria, leased)
+                waited += leased.waited
+            if not outcome.out_of_memory:
+                break
+            if leased.nearly_all and lending.take_less():
+                alone = False
+            elif not leased.all:
+                alone = True
+            else:
+                break
+        reason = outcome.reason
+        if outcome.out_of_memory:
+            reason += lending.what_would_do()
+        findings = outcome.findings
+        for part, seconds in (("waiting for memory", waited), ("torch.compile", compiler)):
+            if seconds:
+                findings.durations.add(part, seconds)
+        return Verdict(
+            verdict=outcome.verdict,
+            stage=outcome.stage,
+            reason=reason,
+            kernel_hash=candidate.kernel_hash,
+            environment=self.environment,
+            rule=outcome.rule,
+            checks=tuple(findings.checks),
+            timing=tuple(findings.timing),
+            cases=tuple(findings.cases),
+            seconds=round(time.perf_counter() - start, 3),
+            durations=findings.durations.rounded(),
+            isolation=self.isolation.level,
+        )
+
+    def measure(self, candidate: Candidate, criteria: Criteria) -> Measured:
+        """Times a candidate at its cases' own sizes, without judging it. Never raises for anything the candidate does.
+
+        Raises:
+            launching.ServerFailed: the judge's own processes cannot start.
+        """
+        if self.device.type != "cuda":
+            return Measured(error="there is no GPU to measure on")
+        findings = Findings({})
+        times: tuple[CaseTime, ...] = ()
+        error = ""
+        lending = Lending(self._leases, self._reference_outputs(criteria))
+        for alone in (False, True):
+            try:
+                with lending.lease(alone=alone, only_timed=True) as leased:
+                    times = self._times(candidate, criteria, findings, leased)
+            except (Decision, OriginalError, torch.cuda.OutOfMemoryError) as end:
+                error = " ".join(str(end).split())[:300] or type(end).__name__
+                if isinstance(end, OutOfMemory | torch.cuda.OutOfMemoryError) and not leased.all:
+                    continue
+            else:
+                error = ""
+            break
+        spent = sum(findings.durations.seconds.get(part, 0.0) for part in ("calls", "timing"))
+        return Measured(times, error, round(spent, 3))
+
+    def _times(
+        self, candidate: Candidate, criteria: Criteria, findings: Findings, leased: Lease
+    ) -> tuple[CaseTime, ...]:
+        """Returns a candidate's times, one for each case. Raises as ``Timer.time_alone``."""
+        plans = make_plans(
+            candidate.source,
+            criteria.subject.cases,
+            (),
+            self.policy,
+            on_gpu=True,
+            seed=PUBLIC_SEED,
+            nonfinite=False,
+        )
+        references = self._reference_outputs(criteria)
+        workers = replace(self._workers, seconds=min(self._workers.seconds, LONGEST_MEASURED))
+        with workers.loaded(candidate.source, references, findings, leased) as judging:
+            return tuple(self._timer.time_alone(judging, plan.case.name, plan.sizes) for plan in plans)
+
+    def _judged(self, candidate: Candidate, criteria: Criteria, leased: Lease) -> Outcome:
+        last: Stage = "timing" if criteria.timing and self.device.type == "cuda" else "correctness"
+
+        def once() -> Outcome:
+            findings = Findings({rule.name: rule.stage for rule in self.rules})
+            return outcome_of(lambda: self._proceed(candidate, criteria, findings, leased), findings, last)
+
+        return in_fresh_processes(once)
+
+    def _proceed(self, candidate: Candidate, criteria: Criteria, findings: Findings, leased: Lease) -> None:
+        for rule in self.rules:
+            rule.check_source(candidate.source, findings)
+        on_gpu = self.device.type == "cuda"
+        plans = make_plans(
+            candidate.source,
+            criteria.subject.cases,
+            self.rules,
+            self.policy,
+            on_gpu=on_gpu,
+            seed=self._seed,
+            nonfinite=criteria.nonfinite,
+            adopted=criteria.adopted,
+        )
+        if not on_gpu and (asked := sizes_asked(plans)):
+            findings.checks.append(Check(SIZES_ASKED, True, None, None, asked))
+        references = self._reference_outputs(criteria)
+        timed = criteria.timing and on_gpu
+        short: dict[str, str] = {}
+        """Who ran out of memory, by the case that was timed."""
+        with (
+            self._beside(candidate, plans, criteria, findings) as check_beside,
+            self._workers.loaded(candidate.source, references, findings, leased) as judging,
+        ):
+            for plan in plans:
+                if examine(judging, plan, self.rules, sharing=self._sharing, before_each=check_beside):
+                    findings.cases.append(plan.case.name)
+            if not findings.cases:
+                check = next(c for c in findings.checks if c.name == "discriminating inputs")
+                raise Decision("inconclusive", "correctness", check.detail)
+            if findings.undecided:
+                raise Decision("inconclusive", "correctness", findings.undecided)
+            if timed:
+                counted = [plan for plan in plans if plan.case.name in findings.cases]
+                short = {plan.case.name: self._time(judging, plan, plan.sizes) for plan in counted}
+        require_compiled(self.environment.arch, findings)
+        for plan in plans:
+            if who := short.get(plan.case.name):
+                if not leased.all:
+                    raise untimed(plan, who)
+                judging.allocator.closed.wait(RELEASE_SECONDS)
+                self._time_smaller(candidate, plan, references, findings, leased, criteria.baseline, who)
+        if timed:
+            for rule in self.rules:
+                rule.check_speedups(findings.timing, criteria.min_speedup, criteria.baseline, findings)
+
+    def _reference_outputs(self, criteria: Criteria, device: str = "") -> ReferenceOutputs:
+        """Returns the target's reference outputs, on the judge's own device unless another is named."""
+        return self._references.of(criteria.subject, criteria.tolerance, device or str(self.device))
+
+    def _beside(
+        self, candidate: Candidate, plans: list[Plan], criteria: Criteria, findings: Findings
+    ) -> contextlib.AbstractContextManager[Callable[[], None]]:
+        """Compiles the kernels in the background where they are interpreted, and interprets them on a GPU."""
+        references = self._reference_outputs(criteria, "cpu")
+        if self.device.type == "cuda":
+            rule, do, workers = "memory", sanitize_all, self._interpreters
+        else:
+            rule, do, workers = "compile", compile_all, self._compilers
+        if rule not in findings.rules:
+            return contextlib.nullcontext(lambda: None)
+        return beside(lambda own: do(workers, candidate.source, plans, references, own), findings)
+
+    def _sharing(self) -> contextlib.AbstractContextManager[None]:
+        """Holds the GPU together with others that check but do not time."""
+        if self.device.type == "cpu":
+            return contextlib.nullcontext()
+        return self._timer.sharing()
+
+    def _time(self, judging: Judging, plan: Plan, sizes: dict[str, int], *, compiled: bool = True) -> str:
+        """Times a case at these sizes. Returns whose process there was too little memory for; nothing if there was enough.
+
+        ``compiled`` says whether ``torch.compile`` is timed, too.
+        """
+        try:
+            timings = self._timer.time(judging, plan.case.name, sizes, self.rules, compiled=compiled)
+        except OutOfMemory:
+            return "the candidate's process"
+        except torch.cuda.OutOfMemoryError:
+            return JUDGE
+        notes = [plan.note(sizes), "" if compiled else NOT_COMPILED]
+        note = "; ".join(filter(None, notes))
+        judging.findings.timing.extend(replace(timing, note=note) for timing in timings)
+        return ""
+
+    def _time_smaller(
+        self,
+        candidate: Candidate,
+        plan: Plan,
+        references: ReferenceOutputs,
+        findings: Findings,
+        leased: Lease,
+        baseline: BaselineChoice,
+        who: str,
+    ) -> None:
+        """Times a case at the largest smaller sizes that fit into memory.
+
+        One that has none is timed without ``torch.compile``, where the baseline is eager and the judge's process was short:
+        ``torch.compile`` may copy inputs and outputs for a layout of its own. Each try gets a fresh worker, because one that
+        ran out of memory may still hold some.
+
+        Raises:
+            OutOfMemory: no sizes fit.
+        """
+        tries = [(sizes, True) for sizes in islice(smaller(plan.case, plan.ranges, plan.sizes), HALVINGS)]
+        if not tries and baseline == "eager" and who == JUDGE:
+            tries = [(dict(plan.sizes), False)]
+        for sizes, compiled in tries:
+            torch.cuda.empty_cache()
+            with self._workers.loaded(candidate.source, references, findings, leased) as judging:
+                who = self._time(judging, plan, sizes, compiled=compiled)
+            if not who:
+                return
+            judging.allocator.closed.wait(RELEASE_SECONDS)
+        raise untimed(plan, who)
+
+
+def untimed(plan: Plan, who: str) -> OutOfMemory:
+    """Returns the decision for a case that could not be timed; ``who`` is from ``Judge._time``."""
+    return OutOfMemory(f"in {who} to time case {plan.case.name}", "timing")

@@ -1,0 +1,277 @@
+"""Writes kernels that sum along rows and along columns in one pass, as the backward pass of a norm does.
+
+Each program of such a kernel takes some rows, computes what it has to for each of them, and adds up their columns. TorchInductor
+("mix-order reductions") has one workspace for the sums of all programs, and leaves it to ``torch.sum`` to add those up. Here each
+sum has a buffer of its own, and a kernel adds up its parts.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kernelllm_judge.core.syntax import (
+    Substitute,
+    call_name,
+    constant_int,
+    expression,
+    read_names,
+    stored_names,
+)
+from kernelllm_judge.render.errors import RenderError
+from kernelllm_judge.render.inductor.program import (
+    ROWS,
+    Assign,
+    KernelSource,
+    Launch,
+    Program,
+    Step,
+    names_read,
+)
+from kernelllm_judge.render.inductor.stored_casts import without_casts
+from kernelllm_judge.render.inductor.torch_calls import (
+    contiguous_strides,
+    is_allocation,
+    same_size,
+)
+from kernelllm_judge.render.inductor.wrapper import runtime_parameters
+
+WORKSPACE = "ws_ptr"
+"""The parameter that holds the sums of all programs."""
+
+_SUM = """
+def kernel(in_ptr0, out_ptr0, xnumel, r0_numel, XBLOCK: tl.constexpr, R0_BLOCK: tl.constexpr):
+    xoffset = tl.program_id(0) * XBLOCK
+    xindex = xoffset + tl.arange(0, XBLOCK)[:, None]
+    xmask = xindex < xnumel
+    r0_base = tl.arange(0, R0_BLOCK)[None, :]
+    _tmp0 = tl.full([XBLOCK, R0_BLOCK], 0, tl.float32)
+    for r0_offset in tl.range(0, r0_numel, R0_BLOCK):
+        r0_index = r0_offset + r0_base
+        r0_mask = r0_index < r0_numel
+        tmp1 = tl.load(in_ptr0 + (xindex + xnumel * r0_index), r0_mask & xmask, eviction_policy="evict_first", other=0.0)
+        _tmp0 = _tmp0 + tmp1
+    tmp2 = tl.sum(_tmp0, 1)[:, None]
+    tl.store(out_ptr0 + xindex, tmp2, xmask)
+"""
+_BLOCKS = {"XBLOCK": 32, "R0_BLOCK": 64, "num_warps": 4, "num_stages": 1}
+"""A line of memory in each row, and enough programs for a GPU from a few thousand columns on."""
+
+
+def with_column_sums(program: Program) -> Program:
+    """Returns a program in which kernels that sum along both, if there are any, write the columns' sums to buffers of their own.
+
+    Raises:
+        RenderError: a kernel has another form than TorchInductor's, or the text does something else with its sums.
+    """
+    if not any(kernel.rows for kernel in program.kernels.values()):
+        return program
+    rewriter = _Rewriter(program)
+    steps = tuple(each for step in program.steps for each in rewriter.step(step))
+    read = set[str]().union(*map(names_read, steps), *map(read_names, program.returns))
+    for name in sorted(rewriter.workspaces & read):
+        raise RenderError(f"`call` does something with `{name}` that is not understood.")
+    return without_casts(replace(program, kernels=rewriter.kernels, steps=steps), rewriter.sums)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What a workspace holds after a launch."""
+
+    count: ast.expr
+    columns: ast.expr
+    sums: int
+
+
+class _Rewriter:
+    """Goes through the steps once and keeps which parts each workspace stands for."""
+
+    def __init__(self, program: Program) -> None:
+        self.kernels: dict[str, KernelSource] = dict(program.kernels)
+        self.sums: set[str] = set()
+        """The kernels that add up parts."""
+        self._mixed = {name: kernel for name, kernel in program.kernels.items() if kernel.rows}
+        launches = [s for s in program.steps if isinstance(s, Launch) and s.kernel in self._mixed]
+        self.workspaces = {ast.unparse(self._given(launch)[WORKSPACE]) for launch in launches}
+        self._parts: dict[str, _Parts] = {}
+        self._allocated = {s.name for s in program.steps if isinstance(s, Assign) and is_allocation(s.value)}
+
+    def step(self, step: Step) -> Iterator[Step]:
+        """Yields what takes the place of a step."""
+        if isinstance(step, Launch) and step.kernel in self._mixed:
+            yield from self._launch(step)
+        elif isinstance(step, Assign) and step.name in self.workspaces and is_allocation(step.value):
+            return
+        elif isinstance(step, Assign) and (found := _summed(step.value)) and found.workspace in self._parts:
+            yield from self._sum(step.name, found)
+        else:
+            yield step
+
+    def _given(self, step: Launch) -> Mapping[str, ast.expr]:
+        parameters = [a.arg for a in runtime_parameters(self._mixed[step.kernel].function)]
+        if not {WORKSPACE, "xnumel", "r0_numel"} <= set(parameters) or len(set(parameters)) < len(parameters):
+            raise RenderError(f"`{step.kernel}` takes other arguments than a kernel that sums along both.")
+        if step.numels is not None:
+            raise RenderError(f"`{step.kernel}` is launched as a kernel that sums along rows only.")
+        return dict(zip(parameters, step.arguments, strict=True))
+
+    def _launch(self, step: Launch) -> Iterator[Step]:
+        kernel, given = self._mixed[step.kernel], self._given(step)
+        workspace, columns = ast.unparse(given[WORKSPACE]), given["r0_numel"]
+        rows = (kernel.chosen or {}).get(ROWS, kernel.rows)
+        function, sums = _with_buffers(kernel, rows)
+        count = expression(f"({ast.unparse(given['xnumel'])} + {rows - 1}) // {rows}")
+        self._parts[workspace] = _Parts(count, columns, sums)
+        names = [f"{workspace}_{number}" for number in range(sums)]
+        for name in names:
+            yield Assign(name, _empty([count, columns], "torch.float32"))
+        types = {**(kernel.types or {}), **{f"{WORKSPACE}{number}": "*fp32" for number in range(sums)}}
+        self.kernels[step.kernel] = replace(kernel, function=function, types=types)
+        buffers = {WORKSPACE: [expression(name) for name in names]}
+        arguments = [value for name, one in given.items() for value in buffers.get(name, [one])]
+        yield replace(step, arguments=tuple(arguments), grid=(count,))
+
+    def _sum(self, name: str, found: _Summed) -> Iterator[Step]:
+        parts = self._parts[found.workspace]
+        if found.number >= parts.sums or not same_size(found.columns, parts.columns):
+            raise RenderError(f"`call` adds up something else than the parts in `{found.workspace}`.")
+        columns = constant_int(parts.columns)
+        kernel = f"triton_red_column_sums_{columns}" if columns else "triton_red_column_sums"
+        while kernel in self.kernels and kernel not in self.sums:
+            kernel += "_"
+        if kernel not in self.sums:
+            self.kernels[kernel] = _sum_kernel(kernel, columns)
+            self.sums.add(kernel)
+        if name not in self._allocated:
+            yield Assign(name, _empty(found.shape or [parts.columns], found.dtype))
+        source = expression(f"{found.workspace}_{found.number}")
+        yield Launch(kernel, (source, expression(name), parts.columns, parts.count))
+
+
+# --------------------------------------------------------------------------- kernels
+
+
+def _with_buffers(kernel: KernelSource, rows: int) -> tuple[ast.FunctionDef, int]:
+    """Returns a copy of a kernel in which each sum of columns has a buffer, and how many there are."""
+    if rows < 1 or rows & (rows - 1):  # or blocks of rows would reach into those of the next program
+        raise RenderError(f"`{kernel.name}` takes {rows} rows a program, which is no power of two.")
+    if any("fp64" in kind for kind in (kernel.types or {}).values()):
+        raise RenderError(f"`{kernel.name}` adds up columns of float64 in float32.")
+    function: ast.FunctionDef = copy.deepcopy(kernel.function)
+    masked = "xmask" in stored_names(function)
+    sums = 0
+    for node in ast.walk(function):
+        match node:
+            case ast.Call(func=ast.Attribute(attr="store"), args=[ast.BinOp(right=column), *_]) if (
+                WORKSPACE in read_names(node.args[0])
+            ):
+                number = _number(node.args[0])
+                sums = max(sums, number + 1)
+                row = "tl.program_id(0) * r0_numel"
+                node.args[0] = expression(f"{WORKSPACE}{number} + ({row} + {ast.unparse(column)})")
+            case ast.Call(func=ast.Attribute(attr="sum"), args=[value, ast.Constant(0)]) if masked:
+                # A block of rows may reach past the last one.
+                node.args[0] = expression(f"tl.where(xmask, {ast.unparse(value)}, 0)")
+    if not sums or not all(_adds_up(function, f"accum{number}") for number in range(sums)):
+        raise RenderError(f"`{kernel.name}` does not add up its columns.")
+    arguments = []
+    for argument in function.args.args:
+        buffers = [ast.arg(f"{WORKSPACE}{number}") for number in range(sums)]
+        arguments += buffers if argument.arg == WORKSPACE else [argument] if argument.arg != ROWS else []
+    function.args.args = arguments
+    constants = {ROWS: ast.Constant(rows)}
+    function.body = [Substitute(constants).apply(statement) for statement in function.body]
+    return ast.fix_missing_locations(function), sums
+
+
+def _number(pointer: ast.expr) -> int:
+    """Returns which sum is stored: Inductor multiplies its number by the number of programs."""
+    for node in ast.walk(pointer):
+        match node:
+            case ast.BinOp(left=ast.Constant(int(number)), op=ast.Mult(), right=ast.Call() as call) if (
+                call_name(call) == "tl.num_programs"
+            ):
+                return number
+    raise RenderError(f"The pointer `{ast.unparse(pointer)}` is not understood.")
+
+
+def _adds_up(function: ast.FunctionDef, name: str) -> bool:
+    """Returns whether an accumulator starts at 0 in float32, and gets nothing but itself plus something."""
+    values: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(function):
+        match node:
+            case ast.Assign(targets=[ast.Name(target)], value=value):
+                values.setdefault(target, []).append(value)
+    match values.get(name):
+        case [ast.Subscript(value=ast.Call(args=[_, ast.Constant(0), kind]) as start), last]:
+            if isinstance(last, ast.Name):
+                last = values.get(last.id, [last])[-1]
+            adds = isinstance(last, ast.BinOp) and isinstance(last.op, ast.Add) and name in read_names(last)
+            return adds and call_name(start) == "tl.full" and ast.unparse(kind) == "tl.float32"
+    return False
+
+
+def _sum_kernel(name: str, columns: int | None) -> KernelSource:
+    function = ast.parse(_SUM).body[0]
+    assert isinstance(function, ast.FunctionDef)
+    if columns is not None:
+        function.body.insert(0, ast.parse(f"xnumel = {columns}").body[0])
+        if columns % _BLOCKS["XBLOCK"] == 0:
+            function.body[3] = ast.parse("xmask = tl.full([XBLOCK], True, tl.int1)[:, None]").body[0]
+    function.name = name
+    types = {"in_ptr0": "*fp32", "xnumel": "i32", "r0_numel": "i32"}
+    return KernelSource(name, function, kind="reduction", inner=False, types=types, chosen=_BLOCKS)
+
+
+# --------------------------------------------------------------------------- call
+
+
+@dataclass(frozen=True)
+class _Summed:
+    """``workspace[2 * … : …].view(…, columns).sum(dim=0)``, perhaps with another ``.view([…])`` and a ``.to(…)``."""
+
+    workspace: str
+    number: int
+    columns: ast.expr
+    shape: Sequence[ast.expr] | None
+    dtype: str
+
+
+def _summed(value: ast.expr) -> _Summed | None:
+    shape: Sequence[ast.expr] | None = None
+    dtype = "torch.float32"
+    while True:
+        match value:
+            case ast.Call(func=ast.Attribute(value=inner, attr="to"), args=[kind], keywords=[]):
+                value, dtype = inner, ast.unparse(kind)
+            case ast.Call(func=ast.Attribute(value=inner, attr="view"), args=[ast.List(sizes)], keywords=[]):
+                value, shape = inner, sizes
+            case _:
+                break
+    match value:
+        case ast.Call(
+            func=ast.Attribute(
+                value=ast.Call(
+                    func=ast.Attribute(
+                        value=ast.Subscript(value=ast.Name(name), slice=ast.Slice(lower=ast.expr() as lower)),
+                        attr="view",
+                    ),
+                    args=[_, columns],
+                ),
+                attr="sum",
+            ),
+            args=[],
+            keywords=[ast.keyword(arg="dim", value=ast.Constant(0))],
+        ):
+            while isinstance(lower, ast.BinOp):
+                lower = lower.left
+            number = constant_int(lower)
+            return None if number is None else _Summed(name, number, columns, shape, dtype)
+    return None
+
+
+def _empty(shape: Sequence[ast.expr], dtype: str) -> ast.expr:
+    sizes, strides = (", ".join(map(ast.unparse, each)) + "," for each in (shape, contiguous_strides(shape)))
+    return expression(f"empty_strided_cuda(({sizes}), ({strides}), {dtype})")

@@ -1,0 +1,126 @@
+"""Writes the conditions by which ``forward`` chooses between domains."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from operator import itemgetter
+
+from kernelllm_judge.core.records import Scalar, TensorSpec
+from kernelllm_judge.core.syntax import literal
+from kernelllm_judge.render.errors import RenderError
+from kernelllm_judge.render.visible import is_own
+
+Specs = Mapping[str, TensorSpec | Scalar]
+"""What ``forward`` can read in one domain, by expression."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """What one text is for: a domain, and the sizes of its case, for which the text was chosen."""
+
+    specs: Specs
+    sizes: Mapping[str, int]
+    ranges: Mapping[str, tuple[int, int]]
+    """Of each named dimension: for other sizes the text may be wrong."""
+
+    def shapes(self) -> dict[str, tuple[int | tuple[int, int] | None, ...]]:
+        """Returns the shapes of all tensors by expression, with ranges in the place of names."""
+        return {
+            name: tuple(n if isinstance(n, int) else self.ranges.get(n) for n in spec.shape)
+            for name, spec in self.specs.items()
+            if isinstance(spec, TensorSpec)
+        }
+
+    def elements(self) -> tuple[int, str] | None:
+        """Returns how many elements the first input with named dimensions has, and its name; None if there is none."""
+        for name, spec in self.specs.items():
+            if isinstance(spec, TensorSpec) and not is_own(name) and self.sizes.keys() & spec.shape:
+                return math.prod(n if isinstance(n, int) else self.sizes[n] for n in spec.shape), name
+        return None
+
+
+def conditions(groups: Sequence[Sequence[Region]]) -> list[str]:
+    """Writes for each group of domains an expression over ``self`` and forward's parameters that holds only in it.
+
+    Raises:
+        RenderError: two groups cannot be told apart by dtypes, shapes or plain values, nor by how large inputs are.
+    """
+    everything = [region.specs for group in groups for region in group]
+    names = list(dict.fromkeys(name for domain in everything for name in domain))
+    distinguishing = [name for name in names if len({repr(domain.get(name)) for domain in everything}) > 1]
+    # Tests of inputs are preferred to tests of the module's attributes.
+    inputs = [name for name in distinguishing if not is_own(name)]
+    alike: defaultdict[str, list[tuple[int, Region]]] = defaultdict(list)
+    for number, group in enumerate(groups):
+        for region in group:
+            alike[_test(region.specs, inputs or distinguishing, everything)].append((number, region))
+    tests: list[list[tuple[str, str]]] = [[] for _ in groups]
+    for test, regions in alike.items():
+        for number, by_size in _by_size(regions):
+            tests[number].append((test, by_size))
+    return [_any(group, everywhere=len({test for test, _ in group}) == len(alike)) for group in tests]
+
+
+def _any(tests: Sequence[tuple[str, str]], *, everywhere: bool) -> str:
+    """Joins tests of which one must hold, each with the one by size that must hold, too, if there is one.
+
+    ``everywhere`` says that the first ones are all there are: then that by size is enough, where it is the same.
+    """
+    sizes = {by_size for _, by_size in tests}
+    if everywhere and len(sizes) == 1 and sizes != {""}:
+        return sizes.pop()
+    joined = [" and ".join(part for part in pair if part not in ("", "True")) or "True" for pair in tests]
+    return " or ".join(f"({t})" if " and " in t else t for t in joined) if len(joined) > 1 else joined[0]
+
+
+def _by_size(regions: Sequence[tuple[int, Region]]) -> Iterator[tuple[int, str]]:
+    """Yields tests that tell groups apart whose domains are the same, by the number of elements; none for a single group.
+
+    Between the sizes of two cases the boundary is halfway, as a ratio. Each text must do for all sizes, so their ranges are equal.
+    """
+    if len({number for number, _ in regions}) == 1:
+        yield regions[0][0], ""
+        return
+    counted = sorted((*found, number) for number, region in regions if (found := region.elements()))
+    runs = [list(run) for _, run in groupby(counted, key=itemgetter(2))]
+    steps = [(before[-1][0], after[0][0]) for before, after in pairwise(runs)]
+    apart = any(region.shapes() != regions[0][1].shapes() for _, region in regions)
+    if apart or len(counted) < len(regions) or any(small == large for small, large in steps):
+        raise RenderError("Two cases need different kernels, but nothing that forward sees tells them apart.")
+    boundaries = [math.isqrt(small * large) for small, large in steps]
+    for run, above, up_to in zip(runs, [None, *boundaries], [*boundaries, None], strict=True):
+        _, name, number = run[0]
+        tests = [f"{name}.numel() > {above}"] * (above is not None)
+        tests += [f"{name}.numel() <= {up_to}"] * (up_to is not None)
+        yield number, " and ".join(tests)
+
+
+def _test(domain: Specs, names: Sequence[str], everything: Sequence[Specs]) -> str:
+    parts = []
+    for name in names:
+        value = domain.get(name)
+        others = [other.get(name) for other in everything]
+        if not isinstance(value, TensorSpec):
+            parts.append(
+                f"{name} is {value}"
+                if value is None or isinstance(value, bool)
+                else f"{name} == {ast.unparse(literal(value))}"
+            )
+            continue
+        specs = [o for o in others if isinstance(o, TensorSpec)]
+        if len(specs) < len(others):
+            parts.append(f"{name} is not None")
+        if len({s.dtype for s in specs}) > 1:
+            parts.append(f"{name}.dtype == torch.{value.dtype}")
+        if len({len(s.shape) for s in specs}) > 1:
+            parts.append(f"{name}.dim() == {len(value.shape)}")
+        for dim, size in enumerate(value.shape):
+            sizes = {s.shape[dim] for s in specs if len(s.shape) == len(value.shape)}
+            if len(sizes) > 1 and isinstance(size, int):
+                parts.append(f"{name}.shape[{dim}] == {size}")
+    return " and ".join(dict.fromkeys(parts)) or "True"

@@ -1,0 +1,272 @@
+"""Lowers a kernel from a compiler to plain ``tl``, without libdevice and compiler helpers."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import copy
+import functools
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from kernelllm_judge.core.syntax import (
+    RemovingTransformer,
+    call_name,
+    expression,
+    is_docstring,
+    read_names,
+    stored_names,
+)
+from kernelllm_judge.render.errors import RenderError
+
+_SAME = ("exp", "exp2", "log", "log2", "sin", "cos", "sqrt", "rsqrt", "erf", "floor", "ceil", "abs", "fma")
+_PLAIN = {
+    **{
+        f"{module}.{name}": f"tl.{name}"
+        for module in ("libdevice", "tl_math", "tl.math", "math")
+        for name in _SAME
+    },
+    **{
+        f"{module}.{name}": f"tl.{function}"
+        for module in ("libdevice", "tl_math")
+        for name, function in {
+            "fabs": "abs",
+            "fmax": "maximum",
+            "fmin": "minimum",
+            "max": "maximum",
+            "min": "minimum",
+            "sigmoid": "sigmoid",
+            "where": "where",
+        }.items()
+    },
+    "libdevice.fdiv_rn": "tl.div_rn",
+    "libdevice.div_rn": "tl.div_rn",
+    "libdevice.fsqrt_rn": "tl.sqrt_rn",
+    "libdevice.sqrt_rn": "tl.sqrt_rn",
+}
+"""Functions that ``tl`` has under its own name."""
+
+_DEVICE = {
+    **{
+        f"{module}.{name}": function
+        for module in ("libdevice", "tl_math", "tl", "triton_helpers")
+        for name, function in {
+            "tanh": "tanh",
+            "fast_tanhf": "tanh",
+            "sinh": "sinh",
+            "cosh": "cosh",
+            "tan": "tan",
+            "expm1": "expm1",
+            "log1p": "log1p",
+            "log10": "log10",
+            "pow": "power",
+            "fmod": "fmod",
+            "trunc": "trunc",
+            "nearbyint": "round_half_even",
+            "rint": "round_half_even",
+            "round": "round_half_even",
+            "isnan": "is_nan",
+            "isinf": "is_inf",
+            "signbit": "sign_bit",
+            "copysign": "copysign",
+            "relu": "relu",
+            "clamp": "clip",
+            "clip": "clip",
+        }.items()
+    },
+    "triton_helpers.maximum": "maximum",
+    "triton_helpers.minimum": "minimum",
+    "triton_helpers.max2": "nan_max",
+    "triton_helpers.min2": "nan_min",
+    "triton_helpers.max_with_index": "max_with_index",
+    "triton_helpers.min_with_index": "min_with_index",
+    "triton_helpers.maximum_with_index": "maximum_with_index",
+    "triton_helpers.minimum_with_index": "minimum_with_index",
+    "triton_helpers.any": "any_true",
+    "triton_helpers.prod": "product",
+    "triton_helpers.promote_to_tensor": "at_least_1d",
+    "triton_helpers.div_floor_integer": "floor_divide",
+    "triton_helpers.remainder_integer": "floor_remainder",
+    "triton_helpers.pow_integer": "pow_integer",
+    "triton_helpers.select_one": "select_one",
+    "triton_helpers.sort_with_index": "sort_with_index",
+    "triton_helpers.welford_reduce": "welford_next",
+    "triton_helpers.welford": "welford_total",
+    "triton_helpers.welford_combine": "welford_joined",
+    "triton_helpers.online_softmax_combine": "online_softmax_next",
+    "triton_helpers.online_softmax_combine_with_sum": "online_softmax_joined",
+    "triton_helpers.online_softmax_reduce": "online_softmax_total",
+}
+"""Functions that a function in ``device`` replaces, by their names; those of ``tl`` only where it lacks them."""
+
+_DROPPED = (
+    "tl.device_assert",
+    "tl.static_assert",
+    "tl.static_print",
+    "tl.device_print",
+    "triton_helpers.set_driver_to_gpu",
+    "tl.full",
+    "tl.arange",
+    "tl.where",
+)
+"""Calls that are dropped where they are statements of their own: checks, prints, and values that nothing uses."""
+_BUILTINS = {"float", "int", "bool", "range", "min", "max", "len", "abs"}
+
+
+def lower(
+    function: ast.FunctionDef, helpers: Iterable[ast.FunctionDef] = (), scalars: Iterable[str] = ()
+) -> ast.FunctionDef:
+    """Copies a kernel so that it uses only plain ``tl`` and the functions in ``device``, under ``@triton.jit`` alone.
+
+    Args:
+        function: the original kernel.
+        helpers: other ``@triton.jit`` functions in its source, which it may call.
+        scalars: other names that it may read: constants of the module, and what will become parameters.
+
+    Raises:
+        RenderError: it calls a function without such a form; the message names it.
+    """
+    result = copy.deepcopy(function)
+    result.decorator_list = [expression("triton.jit")]
+    result.returns = None
+    result.body = [s for s in result.body if not is_docstring(s)]
+    sums = {helper.name for helper in helpers if _adds(helper)}
+    result = _Lower(function.name, sums).visit(result)
+    assert isinstance(result, ast.FunctionDef)
+    ast.fix_missing_locations(result)
+    _check(result, {helper.name for helper in helpers} | set(scalars))
+    return result
+
+
+def device_functions(names: Iterable[str]) -> list[str]:
+    """Returns the source of the named device functions and of those that they call, in the file's order."""
+    sources = _device_sources()
+    used: set[str] = set()
+    todo = [name for name in names if name in sources]
+    while todo:
+        name = todo.pop()
+        if name not in used:
+            used.add(name)
+            todo += read_names(ast.parse(sources[name])) & sources.keys()
+    return [source for name, source in sources.items() if name in used]
+
+
+def device_names() -> frozenset[str]:
+    """Returns the names of all device functions."""
+    return frozenset(_device_sources())
+
+
+@functools.cache
+def _device_sources() -> Mapping[str, str]:
+    found = {}
+    for name in ("elementwise.py", "reductions.py"):
+        text = (Path(__file__).with_name("device") / name).read_text(encoding="utf-8")
+        lines = text.splitlines()
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.FunctionDef):
+                found[node.name] = "\n".join(lines[node.decorator_list[0].lineno - 1 : node.end_lineno])
+    return found
+
+
+def _adds(helper: ast.FunctionDef) -> bool:
+    """Whether a combine function returns the sum of its two arguments."""
+    try:
+        *_, last = helper.body
+        if not isinstance(last, ast.Return) or last.value is None or len(helper.args.args) != 2:
+            return False
+        first, second = (a.arg for a in helper.args.args)
+        values = {ast.unparse(s.targets[0]): s.value for s in helper.body[:-1] if isinstance(s, ast.Assign)}
+        value = values.get(ast.unparse(last.value), last.value)
+    except ValueError:
+        return False
+    return ast.unparse(value) in (f"{first} + {second}", f"{second} + {first}")
+
+
+class _Lower(RemovingTransformer):
+    """Replaces calls; ``sums`` are the combine functions that only add."""
+
+    def __init__(self, kernel: str, sums: set[str]) -> None:
+        self.kernel = kernel
+        self.sums = sums
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        if not isinstance(node.value, ast.Call):
+            return None
+        return None if call_name(node.value) in _DROPPED else self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        self.generic_visit(node)
+        target = node.targets[0]
+        one = isinstance(target, ast.Tuple) and len(target.elts) == 1
+        if one and isinstance(node.value, ast.Call) and call_name(node.value) == "tl.cumsum":
+            assert isinstance(target, ast.Tuple)
+            node.targets = [target.elts[0]]
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if ast.unparse(node) in ("tl.core.constexpr", "triton.language.constexpr"):
+            return expression("tl.constexpr")
+        return self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        name = _usual_name(call_name(node))
+        if name in _PLAIN:
+            node.func = expression(_PLAIN[name])
+        elif name in _DEVICE and not _in_tl(name):
+            node.func = ast.Name(_DEVICE[name], ast.Load())
+            if name == "triton_helpers.welford_reduce":
+                # Whether it is the first iteration: accumulators of 0 give the same, without a branch in the loop.
+                node.args = node.args[:4]
+                node.keywords = [each for each in node.keywords if each.arg != "first_iteration"]
+        elif (
+            name == "tl.associative_scan"
+            and isinstance(node.args[0], ast.Tuple)
+            and len(node.args[0].elts) == 1
+        ):
+            if ast.unparse(node.args[2]) in self.sums:
+                return ast.Call(expression("tl.cumsum"), [node.args[0].elts[0], node.args[1]], [])
+        elif name.split(".")[0] in ("libdevice", "tl_math", "triton_helpers", "math"):
+            function = name.removeprefix("libdevice.")  # which `tl.math` is spelt as, too
+            raise RenderError(f"`{self.kernel}` calls `{function}`, which plain Triton does not have.")
+        return node
+
+
+def lacks(function: ast.FunctionDef) -> list[str]:
+    """Returns the functions of ``tl`` that a kernel calls and this version of Triton lacks, such as ``tl.tanh``."""
+    calls = (call_name(node) for node in ast.walk(function) if isinstance(node, ast.Call))
+    return sorted({name for name in calls if re.fullmatch(r"tl\.\w+", name) and not _in_tl(name)})
+
+
+def _in_tl(name: str) -> bool:
+    return name.removeprefix("tl.") in _tl_members()
+
+
+@functools.cache
+def _tl_members() -> frozenset[str]:
+    import triton.language  # here, because it takes a while
+
+    return frozenset(dir(triton.language))
+
+
+def _usual_name(name: str) -> str:
+    """Returns libdevice's function without its marks for float32 and speed: ``libdevice.exp`` for ``libdevice.fast_expf``."""
+    usual = re.sub(r"^libdevice\.(?:fast_)?(\w+)f$", r"libdevice.\1", name)
+    return name if {name} & {*_PLAIN, *_DEVICE} or not {usual} & {*_PLAIN, *_DEVICE} else usual
+
+
+def _check(function: ast.FunctionDef, helpers: set[str]) -> None:
+    """Checks that every name is local, ``tl``, a helper or a builtin, as others would fail when the kernel runs."""
+    if missing := lacks(function):
+        name = missing[0].removeprefix("tl.")
+        raise RenderError(f"`{function.name}` calls `tl.{name}`, but triton.language has no {name}.")
+    local = {a.arg for a in function.args.args} | stored_names(function)
+    allowed = local | helpers | {"tl", "triton"} | set(_device_sources()) | _BUILTINS
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name) and node.id not in allowed and not hasattr(builtins, node.id):
+            raise RenderError(f"`{function.name}` uses `{node.id}`, which is not defined.")
+        if isinstance(node, ast.Attribute) and ast.unparse(node).startswith(("tl.extra", "tl.inline_asm")):
+            raise RenderError(
+                f"`{function.name}` uses `{ast.unparse(node)}`, which does not run in the interpreter."
+            )

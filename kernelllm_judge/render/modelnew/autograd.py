@@ -1,0 +1,131 @@
+"""Turns ``torch.autograd.Function`` classes into plain functions if no gradients are needed."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+
+from kernelllm_judge.core.syntax import (
+    RemovingTransformer,
+    Substitute,
+    bound_names,
+    dotted,
+    expression,
+    parameters,
+)
+from kernelllm_judge.render.errors import RenderError
+from kernelllm_judge.render.modelnew.spelling import Imported
+
+
+def is_autograd_function(node: ast.AST, imported: Mapping[str, Imported]) -> bool:
+    """Whether a top-level statement is a class derived from ``torch.autograd.Function``."""
+    if not isinstance(node, ast.ClassDef):
+        return False
+    names = [dotted(base) or "" for base in node.bases]
+    paths = [imported[name].path if name in imported else name for name in names]
+    return any(path.endswith("autograd.Function") for path in paths)
+
+
+def as_functions(tree: ast.Module, imported: Mapping[str, Imported]) -> ast.Module:
+    """Replaces ``class F(Function)`` by its forward without ``ctx`` as ``def F``, and ``F.apply(x)`` by ``F(x)``.
+
+    Raises:
+        RenderError: such a class has no forward, or its forward needs ``ctx`` for its result.
+    """
+    classes = [n for n in tree.body if isinstance(n, ast.ClassDef) and is_autograd_function(n, imported)]
+    functions = {node.name for node in classes}
+    tree.body = [_forward(n) if isinstance(n, ast.ClassDef) and n in classes else n for n in tree.body]
+    aliases = {alias: expression(name) for alias, name in _aliases(tree, functions).items()}
+    tree.body = [
+        node
+        for node in tree.body
+        if not (isinstance(node, ast.Assign) and bound_names(node) & aliases.keys())
+    ]
+    _Applied(functions).visit(tree)
+    return Substitute(aliases).apply(tree)
+
+
+def _aliases(tree: ast.Module, functions: Collection[str]) -> dict[str, str]:
+    """Returns the function that each ``f = F.apply`` at top level stands for, by names that nothing else binds."""
+    found: dict[str, str] = {}
+    for node in tree.body:
+        match node:
+            case ast.Assign(
+                targets=[ast.Name(id=alias)], value=ast.Attribute(value=ast.Name(id=name), attr="apply")
+            ) if name in functions:
+                found[alias] = name
+    bound = Counter(name for node in ast.walk(tree) for name in _binds(node))
+    return {alias: name for alias, name in found.items() if bound[alias] == 1}
+
+
+def _binds(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+            yield name
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+
+
+class _Applied(ast.NodeTransformer):
+    """Replaces ``F.apply`` by ``F``."""
+
+    def __init__(self, functions: Collection[str]) -> None:
+        self._functions = functions
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        owner = node.value
+        if node.attr == "apply" and isinstance(owner, ast.Name) and owner.id in self._functions:
+            return owner
+        return self.generic_visit(node)
+
+
+def _forward(cls: ast.ClassDef) -> ast.FunctionDef:
+    forward = next((n for n in cls.body if isinstance(n, ast.FunctionDef) and n.name == "forward"), None)
+    if forward is None or not forward.args.args:
+        raise RenderError(f"Line {cls.lineno}: the autograd function {cls.name} has no forward(ctx, ...).")
+    context = parameters(forward.args)[0].arg
+    forward.args.args = [a for a in forward.args.args if a.arg != context]
+    forward.decorator_list = []
+    forward.name = cls.name
+    _WithoutContext(context, forward).visit(forward)
+    for node in ast.walk(forward):
+        if isinstance(node, ast.Name) and node.id == context:
+            raise RenderError(f"Line {node.lineno}: forward of {cls.name} needs its context for the result.")
+    return forward
+
+
+class _WithoutContext(RemovingTransformer):
+    """Removes what is saved for the backward pass: ``ctx.save_for_backward(x)``, ``ctx.n = n``.
+
+    What ``forward`` reads again becomes a local variable.
+    """
+
+    def __init__(self, context: str, forward: ast.FunctionDef) -> None:
+        self._context = context
+        used = [n for n in ast.walk(forward) if isinstance(n, ast.Attribute) and self._on_context(n)]
+        read, stored = ({n.attr for n in used if isinstance(n.ctx, kind)} for kind in (ast.Load, ast.Store))
+        self._kept = read & stored
+
+    def _on_context(self, node: ast.AST) -> bool:
+        return (dotted(node) or "").startswith(f"{self._context}.")
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        own = isinstance(node.value, ast.Call) and self._on_context(node.value.func)
+        return None if own else self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> ast.Assign | None:
+        own = [t for t in node.targets if isinstance(t, ast.Attribute) and self._on_context(t)]
+        node.targets = [t for t in node.targets if t not in own or t.attr in self._kept]
+        self.generic_visit(node)
+        return node if node.targets else None
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        if dotted(node.value) == f"{self._context}.needs_input_grad":
+            return ast.copy_location(ast.Constant(False), node)
+        return self.generic_visit(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if dotted(node) == f"{self._context}.{node.attr}" and node.attr in self._kept:
+            return ast.copy_location(ast.Name(f"{self._context}_{node.attr}", node.ctx), node)
+        return self.generic_visit(node)

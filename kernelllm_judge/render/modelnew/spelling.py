@@ -1,0 +1,234 @@
+"""Spells the names in a completion as a kernel module does, whether imported or not.
+
+A kernel module imports ``torch``, ``triton``, ``triton.language as tl`` and ``math``. Other spellings of
+their members (``F.linear``, ``from triton.language import load``) are replaced by dotted names from there.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import keyword
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from kernelllm_judge.core.syntax import (
+    RemovingTransformer,
+    bound_names,
+    call_name,
+    dotted,
+    expression,
+    imports_of,
+    is_jitted,
+    parameters,
+)
+from kernelllm_judge.render.errors import RenderError
+
+_ALLOWED = frozenset(
+    {"torch", "torch.nn", "torch.nn.functional", "triton", "triton.language", "triton.language.math", "math"}
+)
+_FORGOTTEN: Mapping[str, str] = {
+    "torch": "torch",
+    "nn": "torch.nn",
+    "F": "torch.nn.functional",
+    "triton": "triton",
+    "tl": "tl",
+    "math": "math",
+}
+"""The usual meaning of names, for code that lacks the import."""
+_COMPILER_HELPERS = ("libdevice", "triton_helpers", "tl_math")
+"""Modules whose functions ``lower`` replaces by plain ``tl`` afterwards, under these short names."""
+
+_TL_MATH = frozenset(
+    [
+        "abs",
+        "cdiv",
+        "ceil",
+        "clamp",
+        "cos",
+        "div_rn",
+        "erf",
+        "exp",
+        "exp2",
+        "fdiv",
+        "floor",
+        "fma",
+        "log",
+        "log2",
+        "maximum",
+        "minimum",
+        "rsqrt",
+        "sin",
+        "softmax",
+        "sqrt",
+        "sqrt_rn",
+        "umulhi",
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What an import statement binds to a name."""
+
+    module: str
+    path: str
+    """The dotted path of what the name stands for."""
+    line: int
+
+
+def imports(tree: ast.Module) -> dict[str, Imported]:
+    """Returns all imports in a file, at any level, by the name that they bind."""
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for name, imported in imports_of(node):
+                module = "." * imported.level + imported.module
+                path = f"{module}.{imported.name}" if imported.name else module
+                found[name] = Imported(module, path, node.lineno)
+    return found
+
+
+def without_annotations(tree: ast.Module) -> ast.Module:
+    """Removes annotations except those that Triton reads (``BLOCK: tl.constexpr``), in place."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+            for parameter in parameters(node.args, variadic=True):
+                if not (is_jitted(node) and _is_constexpr(parameter.annotation)):
+                    parameter.annotation = None
+    return tree
+
+
+def with_plain_reads(tree: ast.Module) -> ast.Module:
+    """Writes ``getattr(x, "eps", 1e-5)`` as ``x.eps``, in place; it fails where there is no such attribute."""
+    _PlainReads().visit(tree)
+    return tree
+
+
+class _PlainReads(ast.NodeTransformer):
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        match node:
+            case ast.Call(func=ast.Name("getattr"), args=[owner, ast.Constant(str(name)), *_]):
+                if name.isidentifier() and not keyword.iskeyword(name):
+                    return ast.copy_location(ast.Attribute(owner, name, ast.Load()), node)
+        return node
+
+
+def _is_constexpr(annotation: ast.expr | None) -> bool:
+    return annotation is not None and (dotted(annotation) or "").rpartition(".")[2] == "constexpr"
+
+
+class Canonical(RemovingTransformer):
+    """Spells names from torch, triton, tl and math; removes imports, prints and types of variables."""
+
+    def __init__(
+        self,
+        imported: Mapping[str, Imported],
+        defined: Collection[str],
+        renamed: Mapping[str, str],
+        constants: Mapping[str, ast.expr],
+        *,
+        lenient: bool = False,
+    ) -> None:
+        """Prepares to spell the code of one completion.
+
+        Args:
+            imported: its imports.
+            defined: the names that its top level defines, which hide imports.
+            renamed: the new names of top-level names that must change.
+            constants: literals by top-level name, as Triton does not let kernels read them as globals.
+            lenient: keep names that cannot be spelt, for code that is only read (the constructor).
+        """
+        self._imported, self._defined, self._renamed, self._constants = imported, defined, renamed, constants
+        self._lenient = lenient
+        self._local: set[str] = set()
+        self._in_kernel = False
+
+    def statement(self, node: ast.stmt) -> ast.stmt:
+        """Spells one top-level statement or method.
+
+        Raises:
+            RenderError: it uses an import that a kernel module may not have, or an undefined name.
+        """
+        self._local = bound_names(node, imports=False) if isinstance(node, ast.FunctionDef) else set()
+        self._in_kernel = is_jitted(node)
+        result = self.visit(node)
+        assert isinstance(result, ast.stmt)
+        return ast.fix_missing_locations(result)
+
+    def visit_Import(self, node: ast.Import) -> None:
+        """Removes an import, whose names are spelt out where they are used."""
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        """Removes an import, whose names are spelt out where they are used."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        """Removes prints."""
+        if isinstance(node.value, ast.Call) and call_name(node.value) == "print":
+            return None
+        return self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        """Turns ``x: int = 1`` into ``x = 1``, but not in kernels, where the annotation may be ``tl.constexpr``."""
+        if self._in_kernel or node.value is None:
+            return self.generic_visit(node)
+        return self.visit(ast.copy_location(ast.Assign([node.target], node.value), node))  # type: ignore[no-any-return]  # typeshed: visit() -> Any
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        """Spells a dotted name that starts at an import."""
+        path = dotted(node)
+        root = path.split(".")[0] if path else ""
+        if path is None or root in self._local or root in self._defined:
+            return self.generic_visit(node)
+        return ast.copy_location(expression(self._spell(path, node.lineno)), node)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        """Spells a single name, which may be local, defined at top level, imported, usual or unknown."""
+        if node.id in self._local:
+            return node
+        if node.id in self._defined:
+            if self._in_kernel and node.id in self._constants:
+                return ast.copy_location(self._constants[node.id], node)
+            return ast.copy_location(ast.Name(self._renamed.get(node.id, node.id), node.ctx), node)
+        if isinstance(node.ctx, ast.Load):
+            return ast.copy_location(expression(self._spell(node.id, node.lineno)), node)
+        return node
+
+    def _spell(self, path: str, line: int) -> str:
+        root, _, rest = path.partition(".")
+        if origin := self._imported.get(root):
+            full = origin.path + (f".{rest}" if rest else "")
+            if not self._lenient and not _may_import(origin, full):
+                raise RenderError(
+                    f"Line {origin.line} imports {origin.module}, but a kernel module may import "
+                    "only torch, triton, triton.language and math."
+                )
+            return _short(full)
+        if root in _FORGOTTEN:
+            return _short(_FORGOTTEN[root] + (f".{rest}" if rest else ""))
+        if self._lenient or hasattr(builtins, root) or root in _COMPILER_HELPERS or root == "__name__":
+            return path
+        raise RenderError(f"Line {line} uses `{root}`, which the completion does not define.")
+
+
+def _may_import(origin: Imported, full: str) -> bool:
+    return (
+        origin.module in _ALLOWED
+        or origin.path in _ALLOWED
+        or _short(full).split(".")[0] in _COMPILER_HELPERS
+    )
+
+
+def _short(path: str) -> str:
+    """Returns ``tl.load`` for ``triton.language.load``, and ``libdevice.exp`` for any path to it."""
+    parts = path.split(".")
+    for helper in ("libdevice", "triton_helpers"):
+        if helper in parts:
+            return ".".join(parts[parts.index(helper) :])
+    if path.startswith(("tl.math.", "triton.language.math.")) and parts[-1] not in _TL_MATH:
+        return f"libdevice.{parts[-1]}"  # `tl.math` was libdevice once
+    if path == "triton.language" or path.startswith("triton.language."):
+        return "tl" + path.removeprefix("triton.language")
+    return path

@@ -1,0 +1,159 @@
+"""Renders a completion to the kernel module that would be judged, stored and adopted."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kernelllm_judge.core import kernel_module
+from kernelllm_judge.core.domains import reached, shipped
+from kernelllm_judge.core.records import Candidate, Completion
+from kernelllm_judge.core.syntax import parameters
+from kernelllm_judge.render.errors import RenderError, unexpected
+from kernelllm_judge.render.extract import ExtractError, extract
+from kernelllm_judge.render.operators import without_operators
+from kernelllm_judge.render.rendered import Rendered
+from kernelllm_judge.render.undefined import require_defined
+from kernelllm_judge.target.errors import TargetError
+
+if TYPE_CHECKING:
+    from kernelllm_judge.target.live import LiveTarget
+
+__all__ = ["RenderError", "render"]
+
+
+def render(completion: Completion, live: LiveTarget, *, on_gpu: bool = False) -> Candidate:
+    """Turns a completion into a candidate without executing anything.
+
+    A complete kernel module stays as it is, under this target's header; its ``SUPPORTS`` is cut down to what the
+    target's cases cover, or added. TorchInductor's output code and hand-written ``ModelNew`` classes are translated.
+
+    Args:
+        completion: what a generator wrote.
+        live: the target.
+        on_gpu: whether a GPU will judge the candidate. Otherwise it is made for sizes that Triton's interpreter can be asked.
+
+    Raises:
+        RenderError: one sentence that names what is missing or cannot be carried, and where; or that the renderer
+            itself failed. Nothing else, so that one completion never costs the others.
+    """
+    if not completion.text.strip():
+        raise RenderError(completion.note or "The completion is empty.")
+    try:
+        return _rendered(completion, live, on_gpu)
+    except RenderError:
+        raise
+    except (ExtractError, TargetError) as error:
+        raise RenderError(str(error)) from None
+    except (RecursionError, MemoryError):  # the parser raises either
+        raise RenderError("The completion's code is nested too deeply to be read.") from None
+    except UnicodeEncodeError:
+        raise RenderError("The completion is not Unicode: it holds half of a surrogate pair.") from None
+    except Exception as error:
+        raise RenderError(unexpected("The renderer", "completion", error)) from error
+
+
+def _rendered(completion: Completion, live: LiveTarget, on_gpu: bool) -> Candidate:
+    from kernelllm_judge.render.inductor.translate import is_inductor_code, translate_inductor
+    from kernelllm_judge.render.modelnew.translate import translate_modelnew
+
+    composed = partial(_composed, completion, live, on_gpu)
+    if completion.format == "inductor":
+        return composed([translate_inductor(completion.text, live, completion)], translated=True)
+    code = without_operators(extract(completion.text))
+    if completion.format == "kernel_module":
+        return _kernel_module(code, completion, live, on_gpu)
+    if is_inductor_code(code):
+        return composed([translate_inductor(code, live, completion)], translated=True)
+    return composed(translate_modelnew(code, live), translated=False)
+
+
+def _composed(
+    completion: Completion,
+    live: LiveTarget,
+    on_gpu: bool,
+    renderings: Sequence[Rendered],
+    *,
+    translated: bool,
+) -> Candidate:
+    provenance = _provenance(completion, live)
+    sources = []
+    for rendered in renderings:
+        require_defined(rendered.body)
+        cases = reached(live.cases, rendered.body)
+        supports = shipped(rendered.supports, cases, on_gpu=on_gpu) or rendered.supports
+        sources.append(kernel_module.compose(provenance, rendered.docstring, supports, rendered.body))
+    first, *others = sources
+    return replace(_candidate(first, completion, live, translated=translated), others=tuple(others))
+
+
+def _provenance(completion: Completion, live: LiveTarget) -> kernel_module.Provenance:
+    return kernel_module.Provenance(
+        live.target.id,
+        live.target.source_hash,
+        completion.generator,
+        completion.model,
+        completion.revision,
+        _licence_note(completion),
+    )
+
+
+def _licence_note(completion: Completion) -> str:
+    if completion.model:
+        return f"written by the model {completion.model}, whose licence may say what its output is for"
+    if completion.format == "inductor":
+        return "made from this module's own source by PyTorch's compiler"
+    return ""
+
+
+def _candidate(source: str, completion: Completion, live: LiveTarget, *, translated: bool) -> Candidate:
+    return Candidate(
+        live.target.id,
+        source,
+        completion.generator,
+        note=completion.note,
+        translated=translated,
+    )
+
+
+def _kernel_module(code: str, completion: Completion, live: LiveTarget, on_gpu: bool) -> Candidate:
+    tree = ast.parse(code)
+    forward = next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "forward"), None)
+    if forward is None:
+        raise RenderError("The kernel module has no top-level function `forward`.")
+    given = [parameter.arg for parameter in parameters(forward.args, variadic=True)]
+    expected = ["self", *live.signature.parameters]
+    if sorted(given) != sorted(expected) or given[:1] != ["self"]:
+        takes, needs = ", ".join(given), ", ".join(expected)
+        raise RenderError(f"Line {forward.lineno}: forward takes ({takes}); the target needs ({needs}).")
+    if not any(isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "SUPPORTS" for n in tree.body):
+        return _composed(completion, live, on_gpu, [_without_head(code, tree, live)], translated=False)
+    try:
+        declared = kernel_module.read_supports(code)
+    except kernel_module.KernelModuleError as error:
+        raise RenderError(f"The kernel module cannot be read: {error}.") from None
+    # What is judged ships. Where nothing is left of SUPPORTS, it stays, and the judge says what is wrong with it.
+    domains = shipped(declared, reached(live.cases, code), on_gpu=on_gpu)
+    if domains and domains != declared:
+        code = kernel_module.with_supports(code, domains)
+    source = kernel_module.signed(code, _provenance(completion, live))
+    return _candidate(source, completion, live, translated=False)
+
+
+def _without_head(code: str, tree: ast.Module, live: LiveTarget) -> Rendered:
+    """Removes docstring and imports from a kernel module without SUPPORTS, as ``compose`` writes them again."""
+    lines = code.split("\n")
+    docstring = ast.get_docstring(tree)
+    head: list[ast.stmt] = [node for node in tree.body if ast.unparse(node) in _HEAD]
+    head += tree.body[:1] if docstring is not None else []
+    for node in head:
+        lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or node.lineno) - node.lineno + 1)
+    body = "\n".join(lines).strip("\n")
+    return Rendered(body, docstring or f"{live.target.name}.", tuple(case.domain for case in live.cases))
+
+
+_HEAD = ("import torch", "import triton", "import triton.language as tl")
+"""Imports that ``kernel_module.compose`` writes."""

@@ -1,0 +1,279 @@
+"""Uploads a prepared probe to a worker and has the worker call ``forward``."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from kernelllm_judge.findings import Decision, Findings, OutOfMemory
+from kernelllm_judge.handle import WorkerDied, WorkerHandle
+from kernelllm_judge.leases import EVERYTHING, Lease
+from kernelllm_judge.memory import is_scarce, ran_out
+from kernelllm_judge.policy import Policy
+from kernelllm_judge.run.module_tree import given_by, module_tree, plain
+from kernelllm_judge.shared.buffers import Allocator, buffer_bytes
+from kernelllm_judge.truth.fingerprint import fingerprint
+from kernelllm_judge.truth.outputs import ReferenceOutputs
+from kernelllm_judge.truth.prepared import PreparedProbe, Sliced
+from kernelllm_judge.truth.probes import Probe, elements
+
+Reply = dict[str, Any]
+"""A worker's reply. Untrusted."""
+
+TUNED = frozenset({"sizes", "near-duplicate", "memory"})
+"""Rules at whose probes the interpreter runs all configurations of autotuned kernels."""
+
+
+@dataclass(frozen=True)
+class Judging:
+    """What judging one candidate needs: its worker, shared memory, reference outputs and findings."""
+
+    worker: WorkerHandle
+    """A worker that has loaded the candidate."""
+    allocator: Allocator
+    """Allocates the buffers that judge and worker share."""
+    references: ReferenceOutputs
+    findings: Findings
+    rng: random.Random
+    """Source of choices that a candidate must not predict."""
+    lease: Lease = EVERYTHING
+    """The GPU memory that the worker may take."""
+
+    @property
+    def policy(self) -> Policy:
+        """The thresholds in force."""
+        return self.references.policy
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the candidate runs on a GPU, not in Triton's interpreter."""
+        return self.allocator.device.type == "cuda"
+
+    @property
+    def first_run(self) -> str:
+        """How the first call at a probe is made, see ``worker.Worker.run``."""
+        return "sanitized" if "memory" in self.findings.rules and not self.on_gpu else "watched"
+
+
+@dataclass(frozen=True)
+class Uploaded:
+    """A prepared probe in shared buffers: the worker's descriptions, and the judge's views of them."""
+
+    arguments: dict[str, Any]
+    """Arguments of ``forward`` as JSON, tensors by the description of their buffer."""
+    inputs: dict[str, torch.Tensor]
+    state: dict[str, torch.Tensor]
+    """Parameters and buffers of the module by dotted name."""
+    outputs: list[tuple[torch.Tensor, dict[str, Any]]]
+    """For each output leaf the judge's view of its buffer, and the description for the worker."""
+    secret: int
+    """The seed of fingerprints, which no candidate must know."""
+    marks: dict[str, tuple[Probe, tuple[int, ...]]] = field(default_factory=dict)
+    """By input: whose values were written last, and their fingerprint. Only of inputs that lie in the host's memory, from
+    where each comparison would have to copy them."""
+
+    def write_inputs(self, prepared: PreparedProbe) -> None:
+        """Writes a probe's inputs to their buffers, unless they are known to be there."""
+        for name, buffer in self.inputs.items():
+            if self.holds(prepared, name):
+                continue
+            buffer.copy_(prepared.arguments[name])
+            if prepared.on_host:
+                self.marks[name] = prepared.probe, fingerprint(buffer, self.secret)
+
+    def holds(self, prepared: PreparedProbe, name: str) -> bool:
+        """Whether the buffer of an input is known to hold a probe's."""
+        written, mark = self.marks.get(name, (None, ()))
+        return written == prepared.probe and mark == fingerprint(self.inputs[name], self.secret)
+
+    def placed(self, prepared: PreparedProbe) -> dict[str, Any]:
+        """Returns the probe's arguments where the original runs: the shared buffers, if its own lie elsewhere.
+
+        What the worker may write to is good enough to time the original, but not to compare with.
+        """
+        return prepared.arguments | self.inputs if prepared.on_host else prepared.arguments
+
+
+@dataclass(frozen=True)
+class ProbeRun:
+    """One call of a candidate at a prepared probe, and the worker's reply."""
+
+    judging: Judging
+    prepared: PreparedProbe
+    uploaded: Uploaded
+    reply: Reply
+
+    @property
+    def where(self) -> str:
+        """The probe in words."""
+        return self.prepared.probe.describe()
+
+
+def run_probe(judging: Judging, prepared: PreparedProbe) -> ProbeRun:
+    """Uploads a probe and has it called once, watched.
+
+    Raises:
+        Decision: the call failed, or ran out of memory (``OutOfMemory``).
+        WorkerDied: the worker process ended.
+    """
+    uploaded = upload(judging, prepared)
+    if prepared.on_host and isinstance(prepared.expected, Sliced):
+        prepared.expected.confirm(uploaded.placed(prepared))
+    return ProbeRun(judging, prepared, uploaded, call(judging, uploaded, prepared, judging.first_run))
+
+
+def upload(
+    judging: Judging, prepared: PreparedProbe, *, shift: int = 0, off: int = 0, room: int = 0
+) -> Uploaded:
+    """Writes a prepared probe to shared buffers and sends the module's state to the worker.
+
+    Args:
+        judging: the candidate.
+        prepared: the probe.
+        shift: bytes by which all addresses are moved.
+        off: elements by which every tensor starts later than at an aligned address.
+        room: bytes to reserve for further buffers.
+
+    Raises:
+        Decision: the worker cannot attach to the buffers.
+        WorkerDied: the worker process ended.
+    """
+    allocator = judging.allocator
+    needed = room + sum(buffer_bytes(t.shape, t.dtype) for t in _tensors(prepared))
+    attachment = allocator.reserve(needed, shift, off)
+    state: dict[str, torch.Tensor] = {}
+    given = given_by(judging.references.subject.case(prepared.probe.case).domain)
+    tree = module_tree(prepared.module, allocator, state, given)
+    arguments: dict[str, Any] = {}
+    inputs: dict[str, torch.Tensor] = {}
+    for name, value in prepared.arguments.items():
+        if isinstance(value, torch.Tensor):
+            buffer, description = allocator.buffer(value.shape, value.dtype)
+            inputs[name], arguments[name] = buffer, {"buffer": description}
+        else:
+            plain(arguments, name, value)
+    outputs = [allocator.buffer(leaf.shape, leaf.dtype) for leaf in prepared.expected.original]
+    uploaded = Uploaded(arguments, inputs, state, outputs, judging.rng.getrandbits(62))
+    uploaded.write_inputs(prepared)
+    reply = judging.worker.request("state", tree=tree, allocator=attachment)
+    if "error" in reply:
+        if ran_out(reply["error"]):
+            raise OutOfMemory(f"for a call at {prepared.probe.describe()}")
+        reason = f"the worker could not receive the module's state: {error_text(reply)}"
+        raise Decision("inconclusive", "load", reason)
+    return uploaded
+
+
+def refill(uploaded: Uploaded, prepared: PreparedProbe) -> None:
+    """Writes the values of another probe with the same shapes to the same buffers."""
+    tensors = tensors_of(prepared.module)
+    for name, buffer in uploaded.state.items():
+        buffer.copy_(tensors[name].detach())
+    uploaded.write_inputs(prepared)
+
+
+def call(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, how: str, **fields: Any) -> Reply:
+    """Poisons the output buffers, resets what calls update, has ``forward`` called once, and returns the worker's reply.
+
+    Args:
+        judging: the candidate.
+        uploaded: the probe's buffers.
+        prepared: the probe.
+        how: see ``worker.Worker.run``.
+        fields: further fields of the request.
+
+    Raises:
+        Decision: the call failed, accessed memory wrongly, or ran out of memory (``OutOfMemory``).
+        WorkerDied: the worker process ended.
+    """
+    for buffer, _ in uploaded.outputs:
+        poison(buffer)
+    tensors = tensors_of(prepared.module)
+    for name in prepared.updates.names:  # an earlier call has updated them
+        uploaded.state[name].copy_(tensors[name])
+    hand_over(judging, prepared)
+    descriptions = [description for _, description in uploaded.outputs]
+    probe = prepared.probe
+    if how == "sanitized":
+        fields["all_configurations"] = probe.rule in TUNED
+    try:
+        reply = judging.worker.request(
+            "run", inputs=uploaded.arguments, outputs=descriptions, how=how, **fields
+        )
+    except WorkerDied as death:
+        size = elements(judging.references.subject.case(probe.case).domain, dict(probe.sizes))
+        if death.hung and not judging.on_gpu and size > judging.policy.cpu_elements:
+            reason = (
+                f"inputs of {size:,} elements are too large for Triton's interpreter; "
+                "declare smaller `dims` or use a GPU"
+            )
+            raise Decision("inconclusive", "run", reason) from None
+        raise
+    if how == "sanitized" and "error" not in reply:
+        fault = reply.get("fault")
+        sentence = f"{str(fault)[:600]}, at {probe.describe()}"
+        judging.findings.require("memory", "memory accesses", fault is None, sentence)
+    refuse_failure(judging, reply, prepared, f"at {probe.describe()}")
+    return reply
+
+
+def refuse_failure(judging: Judging, reply: Reply, prepared: PreparedProbe, where: str) -> None:
+    """Rejects a candidate whose call failed; inconclusive if it ran out of memory while little was free.
+
+    Raises:
+        Decision: the call failed; the reason says where.
+    """
+    if "error" not in reply:
+        return
+    # Beside others: one of them may have taken the rest, and given it back since.
+    if (
+        prepared.on_gpu
+        and ran_out(reply["error"])
+        and (not judging.lease.all or is_scarce(prepared.bytes, judging.lease.worker))
+    ):
+        raise OutOfMemory(f"for a call {where}")
+    raise Decision("rejected", "run", f"it fails {where}: {error_text(reply)}", "run")
+
+
+def error_text(reply: Reply) -> str:
+    """Returns the error in a worker's reply, in words. The text is untrusted: its length is bounded."""
+    error = reply.get("error")
+    if not isinstance(error, dict):
+        return "an invalid reply"
+    line = f" (line {error['line']})" if isinstance(error.get("line"), int) else ""
+    return f"{str(error.get('type'))[:80]}: {str(error.get('message'))[:600]}{line}"
+
+
+def poison(buffer: torch.Tensor) -> None:
+    """Fills an output buffer with NaN, or a byte pattern, so that elements left unwritten are wrong."""
+    if buffer.is_floating_point():
+        buffer.fill_(float("nan"))
+    else:
+        buffer.view(-1).view(torch.uint8).fill_(1 if buffer.dtype == torch.bool else 0x5A)
+
+
+def hand_over(judging: Judging, prepared: PreparedProbe) -> None:
+    """Waits until the judge's writes are done: the worker's CUDA streams do not wait for the judge's.
+
+    Where GPU memory is scarce, the worker gets what the judge has cached; it gives its own back after each request.
+    """
+    if judging.on_gpu:
+        torch.cuda.synchronize()
+        if prepared.on_host:
+            torch.cuda.empty_cache()
+
+
+def tensors_of(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Returns parameters and buffers by dotted name; a tensor with several names appears under each."""
+    return {
+        **dict(module.named_parameters(remove_duplicate=False)),
+        **dict(module.named_buffers(remove_duplicate=False)),
+    }
+
+
+def _tensors(prepared: PreparedProbe) -> list[torch.Tensor]:
+    arguments = [v for v in prepared.arguments.values() if isinstance(v, torch.Tensor)]
+    return [*arguments, *tensors_of(prepared.module).values(), *prepared.expected.original]

@@ -1,0 +1,275 @@
+"""Compares a candidate's outputs with the expected ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from types import EllipsisType
+
+import torch
+
+from kernelllm_judge.core.records import Check
+from kernelllm_judge.policy import Policy
+from kernelllm_judge.run.call import Judging, Uploaded, tensors_of
+from kernelllm_judge.truth import numerics
+from kernelllm_judge.truth.agreement import Agree, agrees_together, each_agrees
+from kernelllm_judge.truth.bounds import ErrorBounds
+from kernelllm_judge.truth.numerics import Difference, Expected
+from kernelllm_judge.truth.prepared import Mark, Piece, PreparedProbe, Sliced
+
+EXACTLY = 2
+"""Pieces of a large output, among those not seen before, that are always compared with float64."""
+
+SAMPLED = 4
+"""Pieces that are compared where a few are enough."""
+
+HOPELESS = 1e4
+"""Times the allowed error: so much more is not allowed for perturbing inputs in more directions."""
+
+_NEEDS_A_GPU = "in TF32, which PyTorch's settings allow here, that much is right, so the verdict needs a GPU"
+
+TRIED = 3
+"""Pieces that show by not agreeing that the others need not be tried: in TF32 none agrees."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Rows of the outputs to compare with what is expected there."""
+
+    rows: slice | EllipsisType
+    """Indexes every output's first dimension; an ellipsis: everything."""
+    expected: Expected
+    where: str
+    mark: Mark = ()
+    """Identifies the outputs of a piece."""
+    more: Callable[[], Expected] | None = None
+    """Computes what is expected at more expense; None: ``expected`` is all there is."""
+    large: bool = True
+    """See ``PreparedProbe``."""
+    in_tf32: Callable[[], Expected | None] | None = None
+    """See ``PreparedProbe``."""
+
+    @cached_property
+    def closely(self) -> Expected:
+        """What is expected, found out at more expense."""
+        return self.expected if self.more is None else self.more()
+
+    def compare(self, output: torch.Tensor, leaf: int, policy: Policy, tolerance: float | None) -> Difference:
+        """Compares these rows of one output, see ``numerics.compare``; closely if the output would be wrong.
+
+        So is an output whose errors look like steps: with few perturbations, more errors of the original do.
+        """
+        found = numerics.compare(output[self.rows], self.expected, leaf, policy, tolerance)
+        bounds = self.expected.bounds[leaf]
+        steps = self.large and isinstance(bounds, ErrorBounds) and bounds.steps
+        if self.more is None or (found.passed and not steps):
+            return found
+        if not found.passed and self._hopeless(found, output, leaf):
+            return found
+        return numerics.compare(output[self.rows], self.closely, leaf, policy, tolerance)
+
+    def is_right_in_tf32(
+        self, found: Difference, output: torch.Tensor, leaf: int, policy: Policy, tolerance: float | None
+    ) -> bool:
+        """Whether a wrong output errs no more than TF32 may on a GPU."""
+        if self.in_tf32 is None or self._hopeless(found, output, leaf):
+            return False
+        expected = self.in_tf32()
+        return (
+            expected is not None
+            and numerics.compare(output[self.rows], expected, leaf, policy, tolerance).passed
+        )
+
+    def _hopeless(self, found: Difference, output: torch.Tensor, leaf: int) -> bool:
+        """Whether an output is so wrong that no closer look would let it pass."""
+        if not isinstance(self.expected.bounds[leaf], ErrorBounds):
+            return False
+        if math.isfinite(found.measured):
+            return found.measured > HOPELESS * found.allowed
+        numbers = self.expected.original[leaf].isfinite() & self.expected.exact[leaf].isfinite()
+        return bool((output[self.rows].isnan() & numbers).any())
+
+
+def check_outputs(
+    judging: Judging,
+    uploaded: Uploaded,
+    prepared: PreparedProbe,
+    rule: str,
+    context: str = "",
+    sampled: bool = False,
+) -> None:
+    """Compares every output with float64, and records the differences under ``rule``.
+
+    Args:
+        judging: the candidate.
+        uploaded: the buffers with its outputs.
+        prepared: the probe that it was called with.
+        rule: the rule that a wrong output breaks.
+        context: beginning of the reason, where the probe's description is not enough.
+        sampled: compares a large output in a few places, chosen at random.
+
+    Raises:
+        Decision: an output is wrong. One that only TF32 makes right is noted as ``Findings.undecided``.
+    """
+    references = judging.references
+    outputs = [buffer for buffer, _ in uploaded.outputs]
+    unseen = _unseen(judging, prepared, outputs, sampled)
+    right = dict(unseen)
+    worst: dict[int, tuple[float, Check]] = {}
+    for part in _parts(judging, prepared, outputs, unseen, sampled):
+        for i, buffer in enumerate(outputs):
+            found = part.compare(buffer, i, references.policy, references.tolerance)
+            dtype = str(buffer.dtype).removeprefix("torch.")
+            wrong = (
+                f"{context}output {i} ({dtype} {list(buffer.shape)}) is wrong {found.detail}; "
+                f"relative error {found.measured:.3g}, allowed {found.allowed:.3g}, at {part.where}"
+            )
+            measured = found.measured if math.isfinite(found.measured) else "not finite"
+            detail = found.detail if found.passed else wrong
+            check = Check(f"output {i} at {part.where}", found.passed, measured, found.allowed, detail)
+            if not found.passed:
+                if part.is_right_in_tf32(found, buffer, i, references.policy, references.tolerance):
+                    judging.findings.undecided = judging.findings.undecided or f"{wrong}; {_NEEDS_A_GPU}"
+                    continue
+                judging.findings.record(rule, check)
+                right.pop(part.mark, None)
+            ratio = found.measured / found.allowed if found.allowed else found.measured
+            if i not in worst or ratio > worst[i][0]:
+                worst[i] = ratio, check
+    for _, check in worst.values():
+        judging.findings.record(rule, check)
+    if right and isinstance(prepared.expected, Sliced):
+        prepared.expected.remember(right, outputs)
+
+
+def check_updates(
+    judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, rule: str, context: str = ""
+) -> None:
+    """Compares every buffer that the original updates with what it holds then in float64.
+
+    Args:
+        judging: the candidate.
+        uploaded: the probe's buffers, after a call.
+        prepared: the probe.
+        rule: the rule that a wrong buffer breaks.
+        context: beginning of the reason, where the probe's description is not enough.
+
+    Raises:
+        Decision: a buffer is wrong.
+    """
+    where, references = prepared.probe.describe(), judging.references
+    for i, name in enumerate(prepared.updates.names):
+        buffer = uploaded.state[name]
+        difference = numerics.compare(
+            buffer, prepared.updates.expected, i, references.policy, references.tolerance
+        )
+        untouched = torch.equal(buffer, tensors_of(prepared.module)[name])
+        what = "is not updated" if untouched else f"is updated wrongly {difference.detail}"
+        wrong = (
+            f"{context}`self.{name}` {what}; relative error {difference.measured:.3g}, "
+            f"allowed {difference.allowed:.3g}, at {where}"
+        )
+        measured = difference.measured if math.isfinite(difference.measured) else "not finite"
+        detail = difference.detail if difference.passed else wrong
+        check = Check(f"update of `{name}`", difference.passed, measured, difference.allowed, detail)
+        judging.findings.record(rule, check)
+
+
+def outputs_pass(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe) -> bool:
+    """Whether all outputs are right, without recording checks."""
+    policy, tolerance = judging.references.policy, judging.references.tolerance
+    outputs = [buffer for buffer, _ in uploaded.outputs]
+    unseen = _unseen(judging, prepared, outputs, sampled=False)
+    return all(
+        part.compare(buffer, i, policy, tolerance).passed
+        for part in _parts(judging, prepared, outputs, unseen, sampled=False)
+        for i, buffer in enumerate(outputs)
+    )
+
+
+def _unseen(
+    judging: Judging, prepared: PreparedProbe, outputs: Sequence[torch.Tensor], sampled: bool
+) -> dict[Mark, Piece]:
+    """Returns the pieces of a large output, or some of them, but those whose equals were found right before."""
+    expected = prepared.expected
+    if not isinstance(expected, Sliced):
+        return {}
+    pieces = expected.pieces
+    if sampled and len(pieces) > SAMPLED:
+        pieces = tuple(judging.rng.sample(pieces, SAMPLED))
+    marks = expected.marks(pieces, outputs)
+    return {mark: piece for mark, piece in zip(marks, pieces, strict=True) if mark not in expected.passed}
+
+
+def _parts(
+    judging: Judging,
+    prepared: PreparedProbe,
+    outputs: Sequence[torch.Tensor],
+    unseen: Mapping[Mark, Piece],
+    sampled: bool,
+) -> Iterator[_Part]:
+    """Yields what is to be compared with float64: everything, or those pieces of a large output that need it."""
+    where, expected = prepared.probe.describe(), prepared.expected
+    if isinstance(expected, Sliced):
+        exactly = [] if sampled else judging.rng.sample(list(unseen), min(EXACTLY, len(unseen)))
+        yield from _Pieces(judging, expected, outputs, unseen, where).parts(exactly)
+    else:
+        more, in_tf32 = prepared.closely, prepared.in_tf32
+        yield _Part(..., expected, where, more=more, large=prepared.large, in_tf32=in_tf32)
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """Pieces of a large output that were not seen before."""
+
+    judging: Judging
+    expected: Sliced
+    outputs: Sequence[torch.Tensor]
+    unseen: Mapping[Mark, Piece]
+    where: str
+
+    def parts(self, exactly: Sequence[Mark]) -> Iterator[_Part]:
+        """Yields the pieces for which all bounds are derived: these, and those that are not clearly right."""
+        yield from map(self._in_float64, exactly)
+        rest = [mark for mark in self.unseen if mark not in exactly]
+        self.judging.rng.shuffle(rest)
+        tolerance = self.judging.references.tolerance
+        for agree in (
+            partial(each_agrees, tolerance=tolerance),
+            partial(agrees_together, tolerance=tolerance),
+        ):
+            tried, others = rest[:TRIED], rest[TRIED:]
+            left = self._disagreeing(tried, agree)
+            rest = left + (others if left == tried else self._disagreeing(others, agree))
+        for mark in rest:
+            if not self._strictly_right(mark):
+                yield self._in_float64(mark)
+
+    def _in_float64(self, mark: Mark) -> _Part:
+        piece = self.unseen[mark]
+        where = f"{self.where}, {piece.stress} inputs" if piece.stress else self.where
+        # One direction hardly moves some of many elements, and honest kernels seldom need more.
+        more = partial(self.expected.expect, piece.rows, True)
+        return _Part(piece.rows, self.expected.expect(piece.rows, False), where, mark, more)
+
+    def _disagreeing(self, marks: Sequence[Mark], agree: Agree) -> list[Mark]:
+        """Returns the pieces of which some output does not agree with the original's. All of it is read at once."""
+        policy, flags = self.judging.policy, []
+        for mark in marks:
+            leaves = zip(self._got(mark), self.expected.run(self.unseen[mark].rows), strict=True)
+            flags.append(torch.stack([agree(*leaf, policy) for leaf in leaves]).all())
+        agreed = torch.stack(flags).tolist() if flags else []
+        return [mark for mark, right in zip(marks, agreed, strict=True) if not right]
+
+    def _strictly_right(self, mark: Mark) -> bool:
+        policy, tolerance = self.judging.policy, self.judging.references.tolerance
+        expected = self.expected.expect_strictly(self.unseen[mark].rows)
+        return expected is not None and all(
+            numerics.compare(leaf, expected, i, policy, tolerance, described=False).passed
+            for i, leaf in enumerate(self._got(mark))
+        )
+
+    def _got(self, mark: Mark) -> list[torch.Tensor]:
+        return [output[self.unseen[mark].rows] for output in self.outputs]

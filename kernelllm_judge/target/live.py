@@ -1,0 +1,350 @@
+"""Imports a target's class, builds it and calls it as its marker describes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+from kernelllm_judge.core.parts import Parts, parts_of
+from kernelllm_judge.core.stages import BUILDING, DRAWING, IMPORTING, RUNNING, InStage, unwatched
+from kernelllm_judge.core.syntax import Chain
+from kernelllm_judge.core.targets import Case, Domain, Scalar, Target, TensorSpec
+from kernelllm_judge.target import build
+from kernelllm_judge.target.attributes import attributes, dtype_name
+from kernelllm_judge.target.calls import Call, as_call, placed, seeded
+from kernelllm_judge.target.cases import Sizes, layout, used_dims
+from kernelllm_judge.target.errors import TargetError, in_one_line
+from kernelllm_judge.target.importing import import_file
+from kernelllm_judge.target.precision import precision_pins
+from kernelllm_judge.target.reach import dims_within_32_bits, output_elements
+from kernelllm_judge.target.state import recording, state
+from kernelllm_judge.target.trial import try_original
+from kernelllm_judge.target.unread import check_unread
+from kernelllm_judge.target.work import trial_sizes
+from kernelllm_runtime.leaves import leaves
+from kernelllm_runtime.marker import MARKS_ATTRIBUTE, OPTIONS_ATTRIBUTE, Options
+from kernelllm_runtime.source.marks import find_marks, kernelbench_mark
+from kernelllm_runtime.source.resolve import ProjectSources
+
+__all__ = ["Call", "LiveTarget", "TargetError", "load_target"]
+
+Makers = Callable[..., Any] | Mapping[str, Callable[..., Any]]
+
+
+@dataclass(frozen=True)
+class LiveTarget:
+    """A target's class with everything needed to build and call it, as ``load_target`` returns it."""
+
+    target: Target
+    cls: type[nn.Module]
+    options: Options
+    signature: inspect.Signature
+    """The signature of the original ``forward``, without ``self``."""
+    cases: tuple[Case, ...] = ()
+    parts: Parts = field(default_factory=Parts, repr=False)
+    """How kernel modules write the names of the module's parts."""
+    _makers: Mapping[str, Callable[..., Any]] = field(default_factory=dict, repr=False)
+    """The callable that makes the inputs of each case, by the case's name."""
+    _in_stage: InStage = field(default=unwatched, repr=False)
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The attributes that ``forward`` does not read, as the marker says, by dotted name; whole numbers."""
+        return self.options.unread
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What its owner should know: the dimensions that its inputs do not follow."""
+        free = [name for name, (low, high) in self.options.dims.items() if low < high]
+        followed = {name for case in self.cases for name in case.domain.dims}
+        return tuple(
+            f"{self._where}: dims names {name!r}, but no tensor of inputs has that size on an axis, so kernels are "
+            f"verified at its default only; use {name} in a shape, or take it out of dims."
+            for name in free
+            if name not in followed
+        )
+
+    def case(self, name: str) -> Case:
+        """Returns the case with a name.
+
+        Raises:
+            KeyError: there is no such case.
+        """
+        return {case.name: case for case in self.cases}[name]
+
+    def init_arguments(self, case: Case) -> Call:
+        """Returns fresh constructor arguments; no arguments if ``init`` returns a ready module.
+
+        Raises:
+            TargetError: ``init`` fails or has another form.
+        """
+        made = build.init_arguments(self.options.init, self._where)
+        return made if isinstance(made, Call) else Call()
+
+    def build(self, case: Case, device: str = "cpu") -> nn.Module:
+        """Builds a module for a case, with the same values every time and the original ``forward`` at every depth.
+
+        Raises:
+            TargetError: the user's constructor fails.
+        """
+        module = self._construct()
+        return build.finished(module, case.dtype, device, self.options.training)
+
+    def inputs(
+        self, case: Case, seed: int, sizes: Mapping[str, int] | None = None, device: str = "cpu"
+    ) -> Call:
+        """Makes fresh arguments of ``forward``: contiguous, on ``device``, floating ones in the case's dtype.
+
+        Args:
+            case: one of ``cases``.
+            seed: the seed of PyTorch's generators while the user's callable runs.
+            sizes: sizes of named dimensions that replace the case's own.
+            device: the device on which the user's callable makes its tensors.
+
+        Raises:
+            TargetError: the user's callable fails.
+            KeyError: ``sizes`` names a dimension that the case does not have.
+        """
+        for name in sizes or {}:
+            case.sizes[name]
+        call = self._make(self._makers[case.name], {**case.sizes, **(sizes or {})}, seed, device)
+        return call.map(lambda value: placed(value, case.dtype, device))
+
+    def bind(self, call: Call) -> dict[str, Any]:
+        """Returns the passed arguments by parameter name of ``forward``, and what a tuple holds as ``x[0]``, ``x[1]``, …
+
+        Raises:
+            TargetError: they do not fit the signature, or go into ``*args`` or ``**kwargs``.
+        """
+        shown = f"forward{self.signature}"
+        try:
+            arguments = self.signature.bind(*call.args, **call.kwargs).arguments
+        except TypeError as error:
+            raise TargetError(f"{self._where}: its inputs do not fit {shown}: {error}.") from None
+        for name in arguments:
+            parameter = self.signature.parameters[name]
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                raise TargetError(
+                    f"{self._where}: its inputs go into {parameter} of {shown}; name the parameters."
+                )
+        return dict(leaf for name, value in arguments.items() for leaf in leaves(name, value))
+
+    @property
+    def _where(self) -> str:
+        return f"{self.target.path}: {self.target.name}"
+
+    def _construct(self) -> nn.Module:
+        with self._in_stage(BUILDING):
+            return build.construct(self.cls, self.options.init, self._where)
+
+    def _make(self, make: Callable[..., Any], sizes: Mapping[str, int], seed: int, device: str) -> Call:
+        given = ", ".join(f"{name}={size}" for name, size in sizes.items())
+        try:
+            with self._in_stage(DRAWING), seeded(seed, device):
+                made = make(**sizes)
+        except (Exception, SystemExit) as error:
+            text = f"{self._where}: its inputs callable fails when called with ({given}) on {device}"
+            raise TargetError(f"{text}: {in_one_line(error)}.") from error
+        call = as_call(made)
+        if call is None:
+            raise TargetError(
+                f"{self._where}: its inputs callable returns a {type(made).__name__}; it must return a "
+                "tensor, a tuple, a dict of keyword arguments, or (tuple, dict)."
+            )
+        if device != "meta" and any(
+            getattr(v, "is_meta", False) for v in tree_leaves((call.args, call.kwargs))
+        ):
+            raise TargetError(
+                f"{self._where}: its inputs callable returns tensors without data; make new ones each time."
+            )
+        return call
+
+
+def load_target(
+    root: Path, target: Target, inputs: Makers | None = None, in_stage: InStage = unwatched
+) -> LiveTarget:
+    """Imports a target's file, builds its module once and finds its cases.
+
+    Args:
+        root: the project root.
+        target: the target as the scan found it.
+        inputs: replaces the marker's ``inputs``.
+        in_stage: gives the context for each stage of the user's code, here and later.
+
+    Raises:
+        TargetError: the target cannot be imported, built or called; the message says what to do.
+    """
+    root = root.absolute()
+    file = (root / target.path).resolve()
+    with in_stage(IMPORTING):
+        module = import_file(file, root)
+    cls, options = _marked_class(module, target, file, root)
+    if inputs is not None:
+        options = replace(options, inputs={"default": inputs} if callable(inputs) else dict(inputs))
+    return live_class(target, cls, options, in_stage)
+
+
+def live_class(
+    target: Target, cls: type[nn.Module], options: Options, in_stage: InStage = unwatched
+) -> LiveTarget:
+    """Builds a class's module once and finds its cases.
+
+    Args:
+        target: names the class in messages.
+        cls: the class.
+        options: how to build and call it.
+        in_stage: gives the context for each stage of the user's code, here and later.
+
+    Raises:
+        TargetError: it cannot be built or called; the message says what to do.
+    """
+    where = f"{target.path}: {target.name}"
+    if torch.get_default_dtype() is not torch.float32:
+        raise TargetError(
+            f"{where}: torch's default dtype is {dtype_name(torch.get_default_dtype())}; kernels are verified and run "
+            "only with float32, so do not set it when the file is imported."
+        )
+    if not options.inputs:
+        raise TargetError(
+            f"{where} has no inputs; write triton_candidate(inputs=make_inputs), a callable that returns "
+            "forward's arguments."
+        )
+    _check_options(options, where)
+    parameters = list(inspect.signature(build.original_forward(cls)).parameters.values())
+    live = LiveTarget(target, cls, options, inspect.Signature(parameters[1:]), _in_stage=in_stage)
+    return _with_cases(live, where)
+
+
+def _marked_class(
+    module: ModuleType, target: Target, file: Path, root: Path
+) -> tuple[type[nn.Module], Options]:
+    where = f"{target.path}: {target.name}"
+    cls: Any = module
+    for name in _expression(target, file, root):
+        cls = getattr(cls, name, None)
+    if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
+        raise TargetError(
+            f"{where} is not an nn.Module class; mark a class that derives from torch.nn.Module."
+        )
+    if target.kind == "kernelbench":
+        makers = vars(module)
+        return cls, Options(inputs={"default": makers["get_inputs"]}, init=makers["get_init_inputs"])
+    marks = vars(cls).get(MARKS_ATTRIBUTE, {})
+    options = marks.get(module.__name__, vars(cls).get(OPTIONS_ATTRIBUTE))
+    if len(marks) > 1 and module.__name__ not in marks:
+        raise TargetError(f"{where} is marked by other modules, not by {target.path} itself; mark it there.")
+    if not isinstance(options, Options):
+        raise TargetError(f"{where} is not marked once {target.path} is imported; mark it unconditionally.")
+    return cls, options
+
+
+def _expression(target: Target, file: Path, root: Path) -> Chain:
+    project = ProjectSources(root)
+    module = project.parse(file)
+    if target.kind == "kernelbench" and (bench := kernelbench_mark(module)):
+        return bench.expression
+    for mark in find_marks(project, module).marks:
+        if mark.name == target.name:
+            return mark.expression
+    raise TargetError(f"{target.path} no longer marks {target.name}; run the scan again.")
+
+
+def _check_options(options: Options, where: str) -> None:
+    for dtype in options.dtypes:
+        if not (isinstance(found := getattr(torch, dtype, None), torch.dtype) and found.is_floating_point):
+            raise TargetError(
+                f"{where}: dtypes has {dtype!r}; write floating dtypes such as 'float32' or 'bfloat16'."
+            )
+    taken = {name for make in options.inputs.values() for name in inspect.signature(make).parameters}
+    for name in options.dims:
+        if name not in taken:
+            raise TargetError(
+                f"{where}: dims names {name!r}, but no inputs callable has a parameter of that name."
+            )
+
+
+def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
+    """Adds a case for every inputs callable and dtype, and tries each callable once."""
+    options = live.options
+    module = live._construct()
+    build.check_hooks(module, where)
+    held = {dtype: attributes(module, dtype) for dtype in options.dtypes or (None,)}
+    cases: list[Case] = []
+    makers: dict[str, Callable[..., Any]] = {}
+    for name, make in options.inputs.items():
+        found = layout(_probe(live, make), used_dims(make, options.dims, where), options.dims, where)
+        for dtype in held:
+            domain = Domain(
+                inputs={argument: _cast(value, dtype) for argument, value in found.inputs.items()},
+                attributes={name: v for name, v in held[dtype].items() if name not in options.unread},
+                dims=found.dims,
+                training=options.training,
+                grad=options.backward,
+            )
+            cases.append(Case(f"{name}-{dtype}" if dtype else name, dtype, domain, found.sizes))
+            makers[cases[-1].name] = make
+    live = replace(live, cases=tuple(cases), parts=parts_of(module), _makers=makers)
+    tried = "float32" if "float32" in held else next(iter(held))
+    module = build.finished(module, tried, "cpu", options.training)
+    ran: set[CodeType] = set()
+    settings: dict[str, dict[str, str]] = {}
+    for case in sorted(cases, key=lambda each: each.dtype != tried):
+        module = build.finished(module, case.dtype, "cpu", options.training)
+        with live._in_stage(RUNNING):
+            sizes = trial_sizes(module, case)
+            small = None if sizes is None else partial(live.inputs, case, 0, sizes)
+            watched = partial(recording, ran)
+            settings[case.name] = precision_pins(module, small, watched, grad=options.backward)
+            if case.dtype == tried:
+                if options.unread:
+                    other = build.finished(live._construct(), tried, "cpu", options.training)
+                    call = None if sizes is None else live.inputs(case, 0, sizes)
+                    check_unread(other, options.unread, case, call, where)
+                if sizes is not None:
+                    make = partial(live.inputs, case, 0)
+                    try_original(module, sizes, make, live.bind, watched, where)
+    # Frees its parameters before others are made; without data they are cast at once.
+    meta = build.finished(module.to("meta"), tried, "meta", options.training)
+    # Of another one: calling a module may change it.
+    fresh = live._construct()
+    pins = state(fresh.train(options.training), held[tried], ran, where)
+    with live._in_stage(RUNNING):
+        pinned = [_pinned(case, {**pins, **settings[case.name]}) for case in live.cases]
+        return replace(live, cases=tuple(_within_reach(meta, case) for case in pinned))
+
+
+def _pinned(case: Case, pins: Mapping[str, str]) -> Case:
+    domain = replace(case.domain, attributes={**case.domain.attributes, **pins})
+    return replace(case, domain=domain)
+
+
+def _within_reach(module: nn.Module, case: Case) -> Case:
+    return replace(
+        case, dims_within_32_bits=dims_within_32_bits(case, partial(output_elements, module, case))
+    )
+
+
+def _probe(live: LiveTarget, make: Callable[..., Any]) -> Callable[[Sizes], dict[str, Any]]:
+    def probe(sizes: Sizes) -> dict[str, Any]:
+        try:
+            # The meta device gives shapes without memory, but not every callable works without data.
+            return live.bind(live._make(make, sizes, 0, "meta"))
+        except TargetError:
+            return live.bind(live._make(make, sizes, 0, "cpu"))
+
+    return probe
+
+
+def _cast(value: TensorSpec | Scalar, dtype: str | None) -> TensorSpec | Scalar:
+    if dtype and isinstance(value, TensorSpec) and getattr(torch, value.dtype).is_floating_point:
+        return replace(value, dtype=dtype)
+    return value

@@ -1,0 +1,108 @@
+"""Runs a target's original a few times at small sizes, to see that it works and does not depend on gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+from kernelllm_judge.target.attributes import dtype_name
+from kernelllm_judge.target.calls import Call, seeded
+from kernelllm_judge.target.cases import Sizes
+from kernelllm_judge.target.errors import TargetError, in_one_line
+
+
+def try_original(
+    module: nn.Module,
+    sizes: Sizes,
+    make: Callable[[Sizes], Call],
+    bind: Callable[[Call], Mapping[str, Any]],
+    watched: Callable[[], AbstractContextManager[None]],
+    where: str,
+) -> None:
+    """Runs the original on the CPU, with and without gradients.
+
+    Args:
+        module: a built module; calling it may change it.
+        sizes: of named dimensions, see ``work.trial_sizes``.
+        make: makes inputs of given sizes.
+        bind: returns arguments by name, for messages.
+        watched: gives the context of each call, and only of it.
+        where: names the target in messages.
+
+    Raises:
+        TargetError: the original fails, or its results depend on whether gradients are required.
+    """
+    call = make(sizes)
+    try:
+        results = _results(module, call, watched, grad=False)
+    except (Exception, SystemExit) as error:
+        shown = ", ".join(f"{name}: {_shown(value)}" for name, value in bind(call).items())
+        raise TargetError(
+            f"{where}: forward({shown}) fails: {in_one_line(error)}; check init= and inputs=."
+        ) from error
+    differs = any(_differs(module, make, sizes, watched, results, required) for required in (False, True))
+    if differs:
+        raise TargetError(
+            f"{where}: forward returns other values where gradients are enabled or required; no kernel can be adopted "
+            "for it."
+        )
+
+
+def _differs(
+    module: nn.Module,
+    make: Callable[[Sizes], Call],
+    sizes: Sizes,
+    watched: Callable[[], AbstractContextManager[None]],
+    results: list[Any],
+    required: bool,
+) -> bool:
+    """Whether results differ with gradients enabled, and are the same as before without."""
+    before = {each: each.requires_grad for each in module.parameters()}
+    call = make(sizes)
+    if required:
+        call = call.map(requiring)
+    for each in before:
+        each.requires_grad_(required and each.is_floating_point())
+    try:
+        others = _results(module, call, watched, grad=True)
+    except Exception:  # which a user would see as well
+        others = results
+    for each, requires_grad in before.items():
+        each.requires_grad_(requires_grad)
+    return not _alike(results, others) and _alike(results, _results(module, make(sizes), watched, grad=False))
+
+
+def requiring(value: Any) -> Any:
+    """A tensor that requires gradients and is no leaf, so that the original may write to it."""
+    if isinstance(value, torch.Tensor) and value.is_floating_point():
+        return value.requires_grad_().clone()
+    return value
+
+
+def _results(
+    module: nn.Module, call: Call, watched: Callable[[], AbstractContextManager[None]], grad: bool
+) -> list[Any]:
+    with seeded(0, "cpu"), torch.set_grad_enabled(grad), watched():
+        return tree_leaves(module(*call.args, **call.kwargs))
+
+
+def _alike(ours: list[Any], theirs: list[Any]) -> bool:
+    return len(ours) == len(theirs) and all(map(_same, ours, theirs))
+
+
+def _same(one: Any, other: Any) -> bool:
+    if not (isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)):
+        return type(one) is type(other)
+    if (one.dtype, one.shape) != (other.dtype, other.shape):
+        return False
+    # Other algorithms may round in another way.
+    return torch.allclose(one.detach(), other.detach(), rtol=1e-2, atol=1e-4, equal_nan=True)
+
+
+def _shown(value: Any) -> str:
+    return f"{dtype_name(value.dtype)}{list(value.shape)}" if isinstance(value, torch.Tensor) else repr(value)

@@ -1,0 +1,85 @@
+"""What a candidate is timed against: calls of the original, eager and by ``torch.compile``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from kernelllm_judge.core.arguments import nested
+from kernelllm_judge.shared.clock import GpuClock
+from kernelllm_judge.truth.gradients import Gradients, both_passes
+from kernelllm_judge.truth.prepared import PreparedProbe, bytes_of
+
+
+@dataclass(frozen=True)
+class OriginalCalls:
+    """One call of the original, of its forward pass or of both passes."""
+
+    passes: Literal["forward", "forward and backward"]
+    eager: Callable[[], Any]
+    compiled: Callable[[], Any] | None
+    """By ``torch.compile``; None where that does not compile it."""
+    bytes: int
+    """Bytes that such a call reads and writes, each tensor once."""
+
+
+def forward_pass(
+    prepared: PreparedProbe, arguments: dict[str, Any], compiled: Callable[..., Any] | None
+) -> OriginalCalls:
+    """Returns calls of the forward pass.
+
+    Args:
+        prepared: a probe.
+        arguments: the probe's, where the original runs.
+        compiled: what ``torch.compile`` made of the original; None where it does not compile.
+    """
+    eager, given = prepared.callable_module(), nested(arguments)
+    return OriginalCalls(
+        "forward",
+        lambda: eager(**given),
+        None if compiled is None else lambda: compiled(**given),
+        prepared.bytes,
+    )
+
+
+def forward_and_backward(
+    prepared: PreparedProbe,
+    arguments: dict[str, Any],
+    compiled: Callable[..., Any] | None,
+    gradients: Gradients,
+) -> OriginalCalls:
+    """Returns calls with their backward passes; ``gradients`` are the probe's, the other arguments as for ``forward_pass``."""
+    into = bytes_of(gradient for gradient in gradients.into if gradient is not None)
+    return OriginalCalls(
+        "forward and backward",
+        both_passes(prepared.callable_module(), arguments, gradients),
+        None if compiled is None else both_passes(compiled, arguments, gradients),
+        prepared.bytes + into + gradients.written,
+    )
+
+
+@dataclass
+class Baseline:
+    """Eager or ``torch.compile`` as an ``Implementation``, in the judge's own process."""
+
+    name: str
+    call: Callable[[], Any]
+    clock: GpuClock
+    released: bool = False
+    """Whether memory is scarce, so that its cache is released while others are timed."""
+
+    def cold(self, flushes: int) -> float:
+        """Times one call behind ``flushes`` overwrites of L2, in µs."""
+        self.renew()
+        return self.clock.one(self.call, flushes)[1]
+
+    def renew(self) -> None:
+        """Makes a call that allocates anew where memory is scarce, and waits until what others gave back is cleared."""
+        if self.released:
+            self.call()
+            self.clock.settle()
+
+    def loop(self, count: int, flushes: int = 0) -> list[float]:
+        """Times ``count`` calls in a row, in µs, see ``GpuClock.many``."""
+        return self.clock.many([self.call], count, flushes)[1]

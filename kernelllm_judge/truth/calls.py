@@ -1,0 +1,297 @@
+"""Calls the original as it is, in float64, and at half precision. Used in the judge's process only."""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+from kernelllm_judge.core.arguments import nested
+from kernelllm_judge.core.dispatch_mode import DispatchMode
+from kernelllm_judge.core.seeding import seed_torch
+from kernelllm_judge.shared.structure import flatten
+from kernelllm_judge.truth.transposed import convolve_transposed
+
+Change = Callable[[torch.Tensor], torch.Tensor]
+
+LOW_PRECISION = frozenset({torch.float32, torch.float16, torch.bfloat16})
+
+SPARED = 1 << 20
+"""Bytes that a tensor may hold beyond those it shows."""
+
+_NOISE = 65_537
+"""Random numbers drawn per tensor. Larger tensors repeat them; a prime period is out of step with
+ordinary widths."""
+
+
+class Float64Mode(DispatchMode):
+    """Runs operations in float64 even where a module asks for a lower precision by name (``x.float()``)."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Runs one operation with every floating tensor and dtype argument as float64."""
+        args = tuple(map(_raised, args))
+        if func is torch.ops.aten.convolution.default and args[6]:  # transposed
+            inputs, weight, bias, stride, padding, dilation, _, output_padding, groups = args
+            return convolve_transposed(
+                inputs, weight, bias, stride, padding, dilation, output_padding, groups
+            )
+        return func(*args, **{name: _raised(value) for name, value in (kwargs or {}).items()})
+
+
+def _raised(value: Any) -> Any:
+    # Not by PyTorch's pytree, which takes longer than most operations of a deep network.
+    if isinstance(value, torch.Tensor):
+        # Constants made before the mode was entered still have low precision.
+        return value.double() if value.dtype in LOW_PRECISION else value
+    if isinstance(value, torch.dtype):
+        return torch.float64 if value in LOW_PRECISION else value
+    return type(value)(map(_raised, value)) if isinstance(value, list | tuple) else value
+
+
+def copied(module: nn.Module, change: Change, change_buffer: Change | None = None) -> nn.Module:
+    """Returns a copy of ``module`` with changed parameters and buffers; tied tensors stay tied.
+
+    Args:
+        module: left unchanged.
+        change: maps a parameter to that of the copy; may return the same tensor.
+        change_buffer: the same for buffers; None: ``change``.
+    """
+    changed: dict[int, Any] = {}
+    for parameter in module.parameters():
+        changed[id(parameter)] = nn.Parameter(change(parameter.detach()), parameter.requires_grad)
+    for buffer in module.buffers():
+        changed[id(buffer)] = (change_buffer or change)(buffer.detach())
+    for part in module.modules():
+        # Each has a dozen of these, for hooks, and most of the time of copying goes into them.
+        empty = (held for held in vars(part).values() if type(held) is OrderedDict and not held)
+        changed.update((id(held), OrderedDict()) for held in empty)
+    return copy.deepcopy(module, changed)
+
+
+def moved(module: nn.Module, device: str) -> nn.Module:
+    """Returns a copy of ``module`` on another device, plain attributes that are tensors included."""
+    copied_module = copied(module, lambda tensor: tensor.to(device, copy=True))
+    for part in copied_module.modules():
+        for name, value in vars(part).items():
+            if type(value) is torch.Tensor:
+                vars(part)[name] = value.to(device)
+    return copied_module
+
+
+class Rows(nn.Module):
+    """Gives some rows of each of a module's outputs, in a list."""
+
+    def __init__(self, module: nn.Module, rows: slice) -> None:
+        """``rows`` are those of the outputs' first dimensions."""
+        super().__init__()
+        self.module = module
+        self.rows = rows
+
+    def forward(self, **arguments: Any) -> list[torch.Tensor]:
+        """Calls the module, and returns copies, so that the outputs are not kept."""
+        return [leaf[self.rows].clone() for leaf in flatten(self.module(**arguments))[1]]
+
+
+class Updating(nn.Module):
+    """Gives a module's buffers after a call, behind its outputs or alone."""
+
+    def __init__(self, module: nn.Module, names: Sequence[str], outputs: bool) -> None:
+        """``names`` are those of the buffers, dotted; ``outputs`` says whether to give the leaves of the outputs, too."""
+        super().__init__()
+        self.module = module
+        self.names = tuple(names)
+        self.outputs = outputs
+
+    def forward(self, **arguments: Any) -> list[torch.Tensor]:
+        """Calls the module, and returns leaves and buffers in a list."""
+        output = self.module(**arguments)
+        buffers = dict(self.module.named_buffers(remove_duplicate=False))
+        leaves = flatten(output)[1] if self.outputs else []
+        return [*leaves, *(buffers[name] for name in self.names)]
+
+
+def holds_closures(module: nn.Module) -> bool:
+    """Whether some part has a function as an attribute, or in one, that may hold parts: its copies would still hold those."""
+    return any(
+        isinstance(leaf, FunctionType) and leaf.__closure__
+        for part in module.modules()
+        for leaf in tree_leaves(vars(part))
+    )
+
+
+def perturb(module: nn.Module, seed: int) -> nn.Module:
+    """Perturbs parameters and buffers in place, so that a kernel that ignores them is wrong.
+
+    Values keep their meaning: non-negative tensors (variances, frequencies) stay so, integers stay as
+    they are.
+    """
+    tensors = [*module.parameters(), *module.buffers()]
+    generator = torch.Generator(tensors[0].device if tensors else "cpu").manual_seed(seed)
+    for tensor in tensors:
+        if not tensor.is_floating_point() or tensor.numel() == 0:
+            continue
+        value = tensor.detach()
+        if bool((value == 0).all()):
+            value = _with_noise(value, torch.randn, generator, lambda part, noise: 0.3 * noise)
+        elif bool((value >= 0).all()):
+            value = _with_noise(value, torch.rand, generator, lambda part, noise: part * (0.6 + 0.8 * noise))
+        else:
+            size = 0.1 * value.float().std(unbiased=False).to(value)
+            value = _with_noise(
+                value, torch.randn, generator, lambda part, noise, size=size: part + size * noise
+            )
+        tensor.data = value
+    return module
+
+
+def renumber(module: nn.Module, names: Sequence[str], seed: int) -> None:
+    """Changes whole numbers among a module's attributes, in place, so that a kernel is wrong if results depend on them."""
+    for name in names:
+        owner, _, attribute = name.rpartition(".")
+        part = module.get_submodule(owner)
+        setattr(part, attribute, getattr(part, attribute) + 1 + seed % 5)
+
+
+def count_on(module: nn.Module, names: Collection[str], seed: int) -> None:
+    """Raises the integer buffers with these names a little, in place, so that a kernel that sets them to 1 is wrong."""
+    for name, buffer in module.named_buffers():
+        if name in names and not buffer.is_floating_point() and buffer.dtype != torch.bool:
+            buffer.data = buffer + 1 + seed % 5
+
+
+def to_float64(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns a contiguous copy in float64; integers keep their dtype."""
+    dtype = torch.float64 if tensor.is_floating_point() else tensor.dtype
+    return tensor.to(dtype, copy=True, memory_format=torch.contiguous_format)
+
+
+def perturbation(step: float, seed: int, device: torch.device, *, visible: bool = False) -> Change:
+    """Returns a function that converts tensors to float64 and perturbs elements by a relative ``step``.
+
+    Its numbers are drawn on ``device``, and are the same wherever a tensor lies. Tensors that are float64 already are
+    perturbed by as much less as their precision is higher. If it is to be ``visible``, the others are by a last digit at least.
+    """
+    generator = torch.Generator(device).manual_seed(seed)
+
+    def perturb(tensor: torch.Tensor) -> torch.Tensor:
+        wide = to_float64(tensor)
+        if not tensor.is_floating_point() or not tensor.numel():
+            return wide
+        count = min(wide.numel(), _NOISE)
+        drawn = (
+            2 * torch.rand(count, generator=generator, device=device, dtype=torch.float64).to(wide.device) - 1
+        )
+        # Between half and one and a half steps, up or down: no two perturbations cancel each other exactly.
+        finer = torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps
+        size = step * finer if tensor.dtype == torch.float64 else step
+        if visible:
+            size = max(size, torch.finfo(tensor.dtype).eps)
+        factors = 1 + size * (drawn + 0.5 * drawn.sign())
+        flat = wide.view(-1)
+        whole = flat.numel() // count * count
+        flat[:whole].view(-1, count).mul_(factors)
+        flat[whole:].mul_(factors[: flat.numel() - whole])
+        return wide
+
+    return perturb
+
+
+def call_original(
+    module: nn.Module, arguments: dict[str, Any], seed: int = 0, place: Change = torch.clone
+) -> Any:
+    """Returns the module's outputs with PyTorch seeded by ``seed``. Module and arguments stay unchanged.
+
+    Args:
+        module: left unchanged.
+        arguments: by parameter name.
+        seed: PyTorch's seed during the call.
+        place: returns a copy of an argument on the module's device.
+    """
+    fresh = copied(module, lambda tensor: tensor, torch.clone)
+    inputs = mapped(arguments, place)
+    cuda = [t.device for t in inputs.values() if isinstance(t, torch.Tensor) and t.is_cuda][:1]
+    with torch.no_grad(), torch.random.fork_rng(devices=cuda):
+        seed_torch(seed)
+        return fresh(**nested(inputs))
+
+
+def run_original(
+    module: nn.Module, arguments: dict[str, Any], place: Change = torch.clone
+) -> tuple[Any, list[Any]]:
+    """Returns the structure and leaves of ``call_original``'s outputs."""
+    structure, leaves = flatten(call_original(module, arguments, place=place))
+    return structure, list(map(compact, leaves))
+
+
+def compact(leaf: Any) -> Any:
+    """Returns a tensor that holds no more memory than it shows: that of a loss is the errors of all elements."""
+    if not isinstance(leaf, torch.Tensor) or leaf.layout != torch.strided or not leaf.is_contiguous():
+        return leaf
+    return leaf.clone() if leaf.untyped_storage().nbytes() > 2 * leaf.nbytes + SPARED else leaf
+
+
+def mapped(arguments: dict[str, Any], change: Change) -> dict[str, Any]:
+    """Returns the arguments with ``change`` applied to the tensors."""
+    return {k: change(v) if isinstance(v, torch.Tensor) else v for k, v in arguments.items()}
+
+
+def run_in_float64(module: nn.Module, arguments: dict[str, Any], change: Change = to_float64) -> list[Any]:
+    """Returns the leaves of the outputs, computed in float64.
+
+    Args:
+        module: a float64 module, from ``copied(module, to_float64)``. Left unchanged.
+        arguments: by parameter name. Left unchanged.
+        change: converts an argument to float64.
+    """
+    exact = copied(module, lambda tensor: tensor, torch.clone)
+    inputs = mapped(arguments, change)
+    with torch.no_grad(), Float64Mode():
+        return list(map(compact, flatten(exact(**nested(inputs)))[1]))
+
+
+def run_in_half(
+    module: nn.Module, arguments: dict[str, Any], place: Change = torch.Tensor.detach
+) -> list[Any] | None:
+    """Returns the outputs' leaves in bfloat16; None where nothing is float32, or the module fails at it.
+
+    ``place`` returns an argument on the module's device.
+    """
+    tensors = [*module.parameters(), *module.buffers(), *arguments.values()]
+    if not any(isinstance(t, torch.Tensor) and t.dtype == torch.float32 for t in tensors):
+        return None
+
+    def halve(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(torch.bfloat16) if tensor.dtype == torch.float32 else tensor.clone()
+
+    half = copied(module, halve)
+    halved = mapped(arguments, lambda tensor: halve(place(tensor)))
+    try:
+        with torch.no_grad():
+            return list(map(compact, flatten(half(**nested(halved)))[1]))
+    except Exception:  # e.g. an operation without a half-precision version; user code may raise anything
+        return None
+
+
+def _with_noise(
+    value: torch.Tensor,
+    kind: Callable[..., torch.Tensor],
+    generator: torch.Generator,
+    mix: Callable[..., torch.Tensor],
+) -> torch.Tensor:
+    """Returns a tensor mixed with random numbers element by element, in chunks: copies of large weights need much memory."""
+    count = value.numel()
+    drawn = kind(min(count, _NOISE), generator=generator, device=value.device).to(value.dtype)
+    if not value.is_contiguous():
+        return mix(value, drawn.repeat(-(-count // _NOISE))[:count].reshape(value.shape))
+    mixed = torch.empty_like(value)
+    noise = drawn.repeat(min(-(-count // _NOISE), 1 << 8))
+    pairs = zip(mixed.view(-1).split(len(noise)), value.view(-1).split(len(noise)), strict=True)
+    for target, part in pairs:
+        target.copy_(mix(part, noise[: len(part)]))
+    return mixed

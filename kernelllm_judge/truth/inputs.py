@@ -1,0 +1,143 @@
+"""Changes a probe's inputs as its kind of stress asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from kernelllm_judge.core.records import Case
+from kernelllm_judge.core.stages import RUNNING
+from kernelllm_judge.truth import calls
+from kernelllm_judge.truth.acceptance import Unasked
+from kernelllm_judge.truth.fingerprint import fingerprint
+from kernelllm_judge.truth.named_numbers import named_numbers
+from kernelllm_judge.truth.originals import Modules, Originals
+from kernelllm_judge.truth.probes import Probe
+from kernelllm_judge.truth.stress import PLANTED, TRANSFORMS
+from kernelllm_judge.truth.unsupported import OriginalError, original_errors
+from kernelllm_judge.truth.variations import (
+    NAMED,
+    OTHERS_FOR_FIXED,
+    Change,
+    allows_nonfinite,
+    vary,
+)
+
+
+class Inputs:
+    """Changes the inputs of one target. Not thread-safe."""
+
+    def __init__(self, originals: Originals) -> None:
+        """``originals`` draws inputs and tries others."""
+        self._originals = originals
+        self._fixed: dict[str, frozenset[str]] = {}
+        self._others: dict[str, dict[str, Any]] = {}
+        """By case: fingerprints of inputs drawn with another seed."""
+
+    def draw_another(self, case: Case, probe: Probe) -> None:
+        """Notes what is drawn with another seed, if ``changes`` will ask for it.
+
+        Call it before the probe's inputs are drawn: there may be no memory for both.
+        """
+        if probe.stress and case.name not in self._fixed:
+            drawn = self._originals.subject.inputs(
+                case, probe.seed + 1_000_003, dict(probe.sizes), device=self._originals.device
+            )
+            self._others[case.name] = self._marks(self._originals.subject.bind(drawn))
+
+    def changes(
+        self,
+        case: Case,
+        probe: Probe,
+        modules: Modules,
+        drawn: dict[str, Any],
+        few: Callable[[dict[str, Any]], dict[str, Any]],
+    ) -> Mapping[str, Change]:
+        """Returns the changes of the probe's inputs, by name. ``few`` returns those rows at which they are tried.
+
+        Raises:
+            Unasked: the original accepts none.
+            ValueError: an input has the same values at every seed, and the original accepts no others.
+        """
+        if not probe.stress:
+            return {}
+        fixed = self._fixed_inputs(case, drawn)
+        tried, originals = few(drawn), self._originals
+        trial = originals.trial(case, modules.perturbed, tried, lambda _: modules.exact)
+        nonfinite = allows_nonfinite(probe.stress)
+        # Where memory is scarce, large inputs are not changed before the change is accepted.
+        scarce = originals.on_host
+        changes = vary(
+            tried if scarce else drawn,
+            probe.stress,
+            probe.seed,
+            fixed,
+            lambda some, names: trial.accepts_inputs(some if scarce else few(some), names, nonfinite),
+            named_numbers(modules.perturbed, drawn) if probe.stress == NAMED else (),
+            {k: originals.span(v) for k, v in drawn.items() if scarce and isinstance(v, torch.Tensor)},
+            lambda change, value: originals.changed(value, change),
+        )
+        constant = sorted(fixed - set(changes)) if probe.stress == OTHERS_FOR_FIXED else []
+        if constant:
+            raise ValueError(
+                f"its input `{constant[0]}` has the same values at every seed, and it accepts no others: "
+                "draw it at random, or make it a plain value"
+            )
+        if not changes and probe.rule != "near-duplicate":
+            nothing = probe.stress == OTHERS_FOR_FIXED or not any(
+                isinstance(v, torch.Tensor) for v in drawn.values()
+            )
+            raise Unasked("" if nothing else "the original accepts no such inputs")
+        return changes
+
+    def other(
+        self,
+        module: torch.nn.Module,
+        probe: Probe,
+        changes: Mapping[str, Change],
+        drawn: dict[str, Any],
+    ) -> list[torch.Tensor] | None:
+        """Returns the outputs for other inputs, which must not pass for this probe's; None: they fail.
+
+        For inputs that were changed in a few places or in their meaning, these are the unchanged ones.
+        """
+        with self._originals.in_stage(RUNNING):
+            if probe.stress in TRANSFORMS or probe.stress in PLANTED or not probe.stress:
+                with original_errors(probe):
+                    drawn = self._originals.draw(
+                        self._originals.subject.case(probe.case), probe, probe.seed + 1_000_003
+                    )
+                drawn = self.changed(drawn, changes)
+            try:
+                return calls.run_original(module, drawn, self._originals.place)[1]
+            except torch.cuda.OutOfMemoryError:
+                raise
+            except Exception as error:  # what the original accepted for one draw, it may refuse for another
+                if probe.stress:
+                    return None
+                raise OriginalError(f"the original fails at {probe.describe()}: {error}") from error
+
+    def changed(self, drawn: dict[str, Any], changes: Mapping[str, Change]) -> dict[str, Any]:
+        """Returns the inputs with the changes applied to those that they name; those drawn stay as they are."""
+        change = self._originals.changed
+        return {
+            name: change(value, changes[name]) if name in changes else value for name, value in drawn.items()
+        }
+
+    def _fixed_inputs(self, case: Case, drawn: dict[str, Any]) -> frozenset[str]:
+        """Returns the names of tensors that have the same values at every seed."""
+        if case.name not in self._fixed:
+            others = self._others[case.name]
+            same = {name for name, mark in self._marks(drawn).items() if mark == others.get(name)}
+            self._fixed[case.name] = frozenset(same)
+        return self._fixed[case.name]
+
+    def _marks(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Returns what tells tensors with other values apart."""
+        return {
+            name: (value.shape, value.dtype, fingerprint(value, 0, self._originals.device))
+            for name, value in arguments.items()
+            if isinstance(value, torch.Tensor) and value.numel()
+        }

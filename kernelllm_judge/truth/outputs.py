@@ -1,0 +1,342 @@
+"""Prepares the probes of one target: inputs, a module with perturbed weights, and reference outputs."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from kernelllm_judge.core.stages import RUNNING, InStage, unwatched
+from kernelllm_judge.memory import CallBytes, make_room, release_cache
+from kernelllm_judge.policy import Policy
+from kernelllm_judge.shared.structure import flatten
+from kernelllm_judge.truth import calls, numerics
+from kernelllm_judge.truth.acceptance import Unasked as Unasked
+from kernelllm_judge.truth.compiled import CompiledOriginals
+from kernelllm_judge.truth.dependent import DependentRows
+from kernelllm_judge.truth.gradients import Gradients, expected_gradients, forms_of_gradients
+from kernelllm_judge.truth.inputs import Inputs
+from kernelllm_judge.truth.large import LargeCalls
+from kernelllm_judge.truth.numerics import Expected
+from kernelllm_judge.truth.originals import Modules, Originals
+from kernelllm_judge.truth.prepared import (
+    PreparedProbe,
+    Updates,
+    bytes_of,
+    form_of,
+    tensors_of_call,
+)
+from kernelllm_judge.truth.probes import Probe
+from kernelllm_judge.truth.subject import Subject as Subject
+from kernelllm_judge.truth.truth import Truth, is_half
+from kernelllm_judge.truth.unsupported import OriginalError as OriginalError
+from kernelllm_judge.truth.unsupported import (
+    original_errors,
+    refuse_incomparable,
+    refuse_random,
+    updated_buffers,
+)
+
+SMALL = 64 * 1024 * 1024
+"""Bytes; prepared probes up to this size are cached for the next candidate."""
+
+
+class ReferenceOutputs:
+    """Prepares the probes of one target, and caches the small ones. Thread-safe."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        device: str,
+        policy: Policy,
+        tolerance: float | None,
+        preparing: threading.Lock | None = None,
+        in_stage: InStage = unwatched,
+        budget: int | None = None,
+    ) -> None:
+        """Prepares nothing yet.
+
+        Args:
+            subject: the target.
+            device: where the original runs.
+            policy: thresholds.
+            tolerance: the marker's, or None.
+            preparing: a lock to share with others, see ``prepare``.
+            in_stage: gives the context for each run of the original.
+            budget: bytes of GPU memory that a verdict may take; None: as many as there are.
+        """
+        self.subject = subject
+        self.device = device
+        self.policy = policy
+        self.tolerance = tolerance
+        self.compiled = CompiledOriginals()
+        self._keeping = threading.Lock()
+        self._preparing = preparing or threading.Lock()
+        self._originals = Originals(subject, device, policy, in_stage, budget)
+        self._inputs = Inputs(self._originals)
+        self._truth = Truth(self._originals, tolerance)
+        self._large = LargeCalls(self._originals, self._inputs, self._truth, self.comparable)
+        self._dependent = DependentRows(self._originals, self._inputs, self._truth)
+        self._kept: OrderedDict[Probe, PreparedProbe] = OrderedDict()
+        self._gradients: OrderedDict[Probe, Gradients] = OrderedDict()
+        self._updated: dict[str, tuple[str, ...]] = {}
+        self._unasked: dict[Probe, str] = {}
+        self._forms: dict[Probe, Expected] = {}
+        """Of the outputs of probes that are timed only: tensors on the meta device."""
+        self._gradient_forms: dict[Probe, Gradients] = {}
+        """The same of their gradients, where what flows into them takes little memory."""
+
+    @property
+    def call(self) -> CallBytes:
+        """The bytes of the largest call of any case, found out by a run without data."""
+        with self._preparing:
+            return self._originals.call
+
+    def keep_on_host(self) -> CallBytes:
+        """Keeps large inputs in the host's memory from the next verdict on, and returns the most that a call may take then."""
+        with self._preparing:
+            self._originals.keep_on_host(self._large.cuts)
+            return self._originals.call
+
+    @property
+    def on_host(self) -> bool:
+        """Whether large inputs lie in the host's memory, because the budget is too small for everything."""
+        return self._originals.on_host
+
+    @property
+    def cuts(self) -> bool:
+        """Whether calls were cut, each large one that was tried."""
+        return self._large.cuts
+
+    def prepare(self, probe: Probe) -> PreparedProbe:
+        """Returns a probe with its inputs and reference outputs, from the cache if it is there.
+
+        Raises:
+            OriginalError: the original fails at this probe, or gives outputs that cannot be compared.
+            Unasked: the original does not accept what the probe would change.
+        """
+        kept = self._find(probe)
+        if kept is not None:
+            return kept
+        # One at a time: the user's callables draw from PyTorch's global generator.
+        with self._preparing:
+            kept = self._find(probe)
+            if kept is not None:
+                return kept
+            if probe in self._unasked:
+                raise Unasked(self._unasked[probe])
+            try:
+                prepared = self._prepare(probe)
+            except Unasked as nothing:
+                self._unasked[probe] = f"{nothing}"
+                raise
+            self._keep(prepared)
+        if self.device.startswith("cuda"):
+            make_room(prepared.bytes, 0 if self.on_host else self.call.spare())
+        return prepared
+
+    def prepare_to_time(self, probe: Probe) -> PreparedProbe:
+        """Returns a probe to be timed only: nothing is known about its outputs but their forms. Not cached.
+
+        Raises:
+            OriginalError: the original fails at this probe.
+        """
+        with self._preparing, original_errors(probe), self._originals.in_stage(RUNNING):
+            case = self.subject.case(probe.case)
+            arguments = self._originals.draw(case, probe, probe.seed)
+            modules = self._originals.with_weights(case, probe, arguments)
+            if probe not in self._forms:
+                output = calls.call_original(modules.perturbed, arguments, place=self._originals.place)
+                structure, original = flatten(output)
+                self._forms[probe] = numerics.Expected(structure, tuple(map(form_of, original)), (), ())
+                del output, original
+                if self.device.startswith("cuda"):
+                    release_cache(0)  # a lease to time in has no room for what that call left
+        on_host = self._originals.on_host
+        return PreparedProbe(probe, modules.perturbed, arguments, self._forms[probe], None, on_host=on_host)
+
+    def gradients(self, prepared: PreparedProbe) -> Gradients:
+        """Returns the reference gradients of a prepared probe.
+
+        Raises:
+            OriginalError: the original has no gradients, or fails at its backward pass.
+        """
+        probe = prepared.probe
+        with self._preparing:
+            if probe in self._gradients:
+                return self._gradients[probe]
+            with original_errors(probe), self._originals.in_stage(RUNNING):
+                perturbations = list(self._originals.perturbations(probe.seed))
+                gradients = expected_gradients(
+                    prepared.module,
+                    self._originals.placed(prepared.arguments),
+                    probe.seed,
+                    self.policy,
+                    perturbations,
+                    self.tolerance,
+                    probe.incoming,
+                )
+            if prepared.bytes <= SMALL:
+                self._gradients[probe] = gradients
+                while len(self._gradients) > 16:
+                    self._gradients.popitem(last=False)
+            return gradients
+
+    def gradients_to_time(self, prepared: PreparedProbe) -> Gradients:
+        """Returns what a backward pass is asked for where it is timed only.
+
+        Raises:
+            OriginalError: the original has no gradients, or fails at its backward pass.
+        """
+        probe = prepared.probe
+        with self._preparing, original_errors(probe), self._originals.in_stage(RUNNING):
+            if probe in self._gradient_forms:
+                return self._gradient_forms[probe]
+            arguments = self._originals.placed(prepared.arguments)
+            forms = forms_of_gradients(prepared.module, arguments, probe.seed)
+            if self.device.startswith("cuda"):
+                release_cache(0)  # as in prepare_to_time
+            if prepared.bytes <= SMALL:
+                self._gradient_forms[probe] = forms
+            return forms
+
+    def forget(self) -> None:
+        """Drops what takes much memory of the GPU, at the end of a verdict."""
+        with self._preparing:
+            if self._originals.call.state > SMALL:
+                self.compiled.clear()
+            self._originals.forget()
+
+    def merged(self, probes: Sequence[Probe]) -> list[Probe]:
+        """See ``LargeCalls.merged``."""
+        return self._large.merged(probes)
+
+    def _find(self, probe: Probe) -> PreparedProbe | None:
+        with self._keeping:
+            return self._kept.get(probe)
+
+    def _keep(self, prepared: PreparedProbe) -> None:
+        if prepared.bytes > SMALL:
+            return
+        with self._keeping:
+            self._kept[prepared.probe] = prepared
+            while sum(q.bytes for q in self._kept.values()) > 16 * SMALL:
+                self._kept.popitem(last=False)
+
+    def _closely(self, probe: Probe) -> Expected:
+        """Returns what is expected at a small probe, found out at more expense. All is drawn again: copies of weights are not kept
+        for what few candidates need."""
+        with self._preparing:
+            expected = self._prepare(probe, closely=True).expected
+        assert isinstance(expected, Expected)  # a large probe is not looked at in this way
+        return expected
+
+    def _in_tf32(self, probe: Probe) -> Expected | None:
+        """Returns what is expected where TF32 may be used; None where it makes no difference. All is drawn again, see ``_closely``."""
+        with self._preparing:
+            if not self._truth.may_use_tf32(probe):
+                return None
+            expected = self._prepare(probe, tf32=True).expected
+            return expected if isinstance(expected, Expected) and self._truth.may_use_tf32(probe) else None
+
+    def _prepare(self, probe: Probe, closely: bool | None = None, tf32: bool = False) -> PreparedProbe:
+        case = self.subject.case(probe.case)
+        with original_errors(probe), self._originals.in_stage(RUNNING):
+            self._inputs.draw_another(case, probe)
+            drawn = self._originals.draw(case, probe, probe.seed)
+            modules = self._originals.with_weights(case, probe, self._large.few(probe, drawn))
+            sliced = self._large.sliced_case(probe, modules, drawn)
+            if sliced is not None:
+                return self._large.prepare_slices(probe, modules, drawn, sliced)
+            changes = self._inputs.changes(case, probe, modules, drawn, lambda arguments: arguments)
+            arguments = self._inputs.changed(drawn, changes)
+            output = calls.call_original(modules.perturbed, arguments, place=self._originals.place)
+        structure, original = self.comparable(probe, modules, arguments, output)
+        del output
+        if slicing := self._dependent.slicing(original):
+            rows = self._dependent.expected(probe, modules, arguments, structure, original, slicing)
+            trivial = self._dependent.passing_trivial(probe, modules, arguments, rows, changes, drawn)
+            updates = self._updates(modules, arguments, probe)
+            return PreparedProbe(
+                probe, modules.perturbed, arguments, rows, trivial, updates, on_host=self._originals.on_host
+            )
+        names = self._updated[probe.case]
+        every, groups = modules, [(structure, original)]
+        if names:  # in the same runs as outputs, of which each takes long for a deep network
+            every = modules.giving_buffers(names, outputs=True)
+            groups.append((None, self._after(every, arguments, probe)[len(original) :]))
+        [expected, *after], enough_memory = self._truth.expected_apart(
+            groups, every, arguments, probe, closely, tf32=tf32
+        )
+        other = self._inputs.other(modules.perturbed, probe, changes, drawn) if enough_memory else None
+        trivial = self._truth.passing_trivial(modules.perturbed, arguments, expected, other, enough_memory)
+        updates = self._shown(modules, probe, after[0]) if names else Updates()
+
+        def again() -> Expected:
+            return self._truth.expected(structure, original, modules, arguments, probe, closely=True)[0]
+
+        jump = probe.rule == "stress" and any(map(is_half, original))
+        large = bytes_of(tensors_of_call(modules.perturbed, arguments, original)) > SMALL
+        small = partial(self._closely, probe) if jump else None
+        return PreparedProbe(
+            probe,
+            modules.perturbed,
+            arguments,
+            expected,
+            trivial,
+            updates,
+            (again if large else small) if enough_memory else None,
+            large,
+            self._originals.on_host,
+            None if self.device.startswith("cuda") else partial(self._in_tf32, probe),
+        )
+
+    def comparable(
+        self, probe: Probe, modules: Modules, arguments: dict[str, Any], output: Any
+    ) -> tuple[Any, list[torch.Tensor]]:
+        """Returns the structure and the leaves of an output, if candidates can be compared with it."""
+        with self._originals.in_stage(RUNNING):
+            refuse_incomparable(output, probe)
+            structure, original = flatten(output)
+            original = list(map(calls.compact, original))
+            if probe.case not in self._updated:
+                place = self._originals.place
+                updated = updated_buffers(modules.perturbed, arguments, probe, place)
+                refuse_random(modules.perturbed, arguments, original, self.policy, probe, place)
+                self._updated[probe.case] = updated
+            return structure, original
+
+    def _updates(self, modules: Modules, arguments: dict[str, Any], probe: Probe) -> Updates:
+        """Returns what the buffers that the original updates hold after the call. Raises as ``_shown``."""
+        names = self._updated[probe.case]
+        if not names:
+            return Updates()
+        after = modules.giving_buffers(names)
+        original = self._after(after, arguments, probe)
+        expected, _ = self._truth.expected(None, original, after, arguments, probe)
+        return self._shown(modules, probe, expected)
+
+    def _after(self, modules: Modules, arguments: dict[str, Any], probe: Probe) -> list[torch.Tensor]:
+        with original_errors(probe), self._originals.in_stage(RUNNING):
+            return calls.run_original(modules.perturbed, arguments, self._originals.place)[1]
+
+    def _shown(self, modules: Modules, probe: Probe, expected: Expected) -> Updates:
+        """Returns the updates of buffers.
+
+        Raises:
+            OriginalError: they change so little that nothing shows whether they are updated.
+        """
+        names = self._updated[probe.case]
+        before = dict(modules.perturbed.named_buffers(remove_duplicate=False))
+        for i, name in enumerate(names):
+            kept = numerics.compare(before[name], expected, i, self.policy, self.tolerance)
+            if probe.rule == "values" and kept.passed:
+                raise OriginalError(
+                    f"the original updates its buffer `{name}` so little, at {probe.describe()}, that a kernel "
+                    "which does not would pass; give inputs that change it more"
+                )
+        return Updates(names, expected)

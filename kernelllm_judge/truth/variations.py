@@ -1,0 +1,290 @@
+"""Varies inputs as far as the original allows: every value that it accepts may come when a kernel is used.
+
+What an input means is not known, so it is tried: a changed input counts if the original still runs, gives
+outputs of the same form, and, unless NaN and infinities are what is asked, as finite and as exact as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from kernelllm_judge.truth.stress import NEAR_DUPLICATES, PLANTED, changed, real_valued
+
+REPEATED = "few different values"
+"""Changes integers and booleans row by row: to the least, the largest, one or random values of their own."""
+OUT_OF_RANGE = "negative and very large values"
+"""Writes -1, -100 and values beyond 32 bits into integers."""
+NAMED = "numbers that the module names, and greatest indices"
+"""Writes integers that mean something to the original, such as ``ignore_index``, as far as it accepts each."""
+OTHERS_FOR_FIXED = "other values where they are always the same"
+"""Changes inputs that have the same values at every seed."""
+OTHERS_THAN_GIVEN = "other values than those given"
+"""Draws floating inputs anew, of both signs and larger; those that must keep their sign are only made larger."""
+
+CHUNK = 1 << 26
+"""Elements whose least and greatest are found at once."""
+
+REDRAWN = 500_000_003
+"""Added to seeds: with the probe's own, ``torch.randn`` would draw what it drew for the user."""
+
+PART_SEED = 1_000_033
+"""Between the seeds of two parts of an input: more than those of inputs and probes differ by."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """The finite numbers between which an input's values lie."""
+
+    tensor: torch.Tensor
+    device: str | torch.device | None = None
+    """Where they are looked for; None: where the input lies."""
+
+    @cached_property
+    def ends(self) -> tuple[Any, Any]:
+        """The least and the greatest; zeros where none is finite."""
+        parts = self.tensor.reshape(-1).split(CHUNK)
+        ends = [_ends(part.to(self.device or part.device)) for part in parts if part.numel()]
+        lows, highs = [low for low, _ in filter(None, ends)], [high for _, high in filter(None, ends)]
+        return min(lows, default=0), max(highs, default=0)
+
+
+Way = Callable[[torch.Tensor, int, Span], torch.Tensor]
+"""Changes a tensor by a seed; the span is that of the whole input where the tensor is a part of it."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One way to change an input, at once or in parts.
+
+    Parts are rows. Each is changed with a seed of its own, so that none repeats another, and in the range of the whole
+    input. Otherwise a part is changed as the whole would be: a few places of each part get other values, for example,
+    so that every part shows what is stale, and their share stays the same.
+    """
+
+    way: Way
+    seed: int
+    span: Span | None = None
+    """Of the whole input; None: of what is changed at once."""
+
+    def __call__(self, tensor: torch.Tensor, part: int = 0) -> torch.Tensor:
+        """Returns the changed tensor: an input, or the part of it that has this number."""
+        return self.way(tensor, self.seed + PART_SEED * part, self.span or Span(tensor))
+
+
+Arguments = dict[str, Any]
+Apply = Callable[[Change, torch.Tensor], torch.Tensor]
+"""Returns a changed input."""
+Accepts = Callable[[Arguments, Collection[str]], bool]
+"""Whether the original accepts arguments; the second one names those that may lie outside their usual range."""
+
+WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+_OUTSIDE = (
+    (-1, -100, (1 << 31) + 5, -(1 << 31) - 7, (1 << 55) + 1),
+    (-1, -100, (1 << 31) + 5, -(1 << 31) - 7),
+    (-1, -100, (1 << 31) - 1, -(1 << 31)),
+    (-1, -100),
+    (-100,),
+    (-1,),
+    (0,),
+)
+"""Values that are written into integers; the first tuple that the original accepts counts. The last one is the least
+index, before which there is nothing to read."""
+
+
+def allows_nonfinite(kind: str) -> bool:
+    """Whether inputs changed in this way may make outputs NaN or infinite."""
+    return kind in PLANTED or kind == REPEATED
+
+
+def vary(
+    arguments: Arguments,
+    kind: str,
+    seed: int,
+    fixed: Collection[str],
+    accepts: Accepts,
+    numbers: Sequence[int] = (),
+    spans: Mapping[str, Span] = MappingProxyType({}),
+    apply: Apply = lambda change, value: change(value),
+) -> Mapping[str, Change]:
+    """Returns the changes of inputs that the original accepts together, by the inputs' names.
+
+    Args:
+        arguments: by parameter name.
+        kind: a kind of ``stress``, ``REPEATED``, ``OUT_OF_RANGE``, ``NAMED``, ``OTHERS_FOR_FIXED`` or
+            ``OTHERS_THAN_GIVEN``.
+        seed: the judge's secret.
+        fixed: names of inputs that have the same values at every seed.
+        accepts: tries arguments. Real-valued inputs under ``stress`` are not tried: they take any value.
+        numbers: those of ``NAMED``.
+        spans: those of whole inputs, where ``arguments`` are parts.
+        apply: applies a change to be tried.
+    """
+    found: dict[str, Change] = {}
+    varied = dict(arguments)
+    tensors = {k: v for k, v in arguments.items() if isinstance(v, torch.Tensor) and v.numel()}
+    for number, name in enumerate(sorted(tensors, key=lambda k: not real_valued(tensors[k]))):
+        value = tensors[name]
+        # Rows are stressed alike in all inputs; two that are drawn anew must not be equal.
+        own = seed + number if kind == OTHERS_THAN_GIVEN else seed
+        if kind == NAMED:
+            changes = _named(value, numbers, seed, _with_other(accepts, varied, name, [*found, name]))
+        else:
+            span = spans.get(name)
+            ways = _ways(value, kind, name in fixed, None if span is None else span.device)
+            changes = (Change(way, own, span) for way in ways)
+        for change in changes:
+            other = apply(change, value)
+            if torch.equal(other, value):
+                continue
+            trial = {**varied, name: other}
+            free = real_valued(value) and kind not in (OTHERS_FOR_FIXED, OTHERS_THAN_GIVEN)
+            if free or accepts(trial, [*found, name]):
+                found[name], varied = change, trial
+                break
+    return found
+
+
+def _ways(value: torch.Tensor, kind: str, is_fixed: bool, device: str | torch.device | None) -> list[Way]:
+    """Returns the ways to change one input, the strongest first. ``device`` is where it is read, see ``Span``."""
+    if kind == OTHERS_FOR_FIXED:
+        return [_redrawn, partial(_near, step=1), partial(_near, step=-1), _permuted] if is_fixed else []
+    if kind == OTHERS_THAN_GIVEN:
+        larger: list[Way] = [lambda *given: 2 * _redrawn(*given), lambda tensor, *_: 3 * tensor]
+        return larger if value.is_floating_point() else []
+    if kind == REPEATED:
+        return [] if value.is_floating_point() else [_repeated]
+    if kind == OUT_OF_RANGE:
+        if value.dtype not in WHOLE:
+            return []
+        limits = torch.iinfo(value.dtype)
+        within = [v for v in _OUTSIDE if limits.min <= min(v) and max(v) <= limits.max]
+        return [partial(_with, values=values) for values in within]
+    if kind in NEAR_DUPLICATES and not real_valued(value):
+        return [] if is_fixed else [partial(_few_redrawn, parity=NEAR_DUPLICATES.index(kind))]
+    if value.is_floating_point() and _is_finite(value, device):
+        return [lambda tensor, seed, _: changed(tensor, kind, seed)]
+    return []
+
+
+def _is_finite(value: torch.Tensor, device: str | torch.device | None) -> bool:
+    """Whether all numbers are finite, as their sum is then."""
+    parts = [value] if device is None else value.reshape(-1).split(CHUNK)
+    return all(bool(part.to(device or part.device).sum(dtype=torch.float64).isfinite()) for part in parts)
+
+
+def _with_other(
+    accepts: Accepts, arguments: Arguments, name: str, names: Collection[str]
+) -> Callable[[torch.Tensor], bool]:
+    """Returns whether the original accepts the arguments with another one of a name."""
+    return lambda other: accepts({**arguments, name: other}, names)
+
+
+def _named(
+    value: torch.Tensor, numbers: Sequence[int], seed: int, accepts: Callable[[torch.Tensor], bool]
+) -> Iterator[Change]:
+    """Yields the change that writes all numbers that the original accepts alone."""
+    if value.dtype not in WHOLE:
+        return
+    limits = torch.iinfo(value.dtype)
+    within = [number for number in numbers if limits.min <= number <= limits.max]
+    one = [(number, Change(partial(_with, values=(number,)), seed)) for number in within]
+    accepted = tuple(number for number, change in one if accepts(change(value)))
+    if accepted:
+        yield Change(partial(_with, values=accepted), seed)
+
+
+def _ends(part: torch.Tensor) -> tuple[Any, Any] | None:
+    """Returns the least and the greatest finite number; None where none is finite."""
+    low, high = part.aminmax()
+    if part.is_floating_point() and not bool(low.isfinite() & high.isfinite()):
+        part = part[part.isfinite()]
+        if not part.numel():
+            return None
+        low, high = part.aminmax()
+    return low.item(), high.item()
+
+
+def _redrawn(tensor: torch.Tensor, seed: int, span: Span) -> torch.Tensor:
+    """Returns random values: normal ones, integers in the input's own range or from 0, or booleans."""
+    generator = torch.Generator(tensor.device).manual_seed(seed + REDRAWN)
+    if not tensor.is_floating_point():
+        return _drawn_like(tensor, tensor.shape, generator, span)
+    scale = max(map(abs, span.ends))
+    drawn = torch.randn(tensor.shape, generator=generator, device=tensor.device)
+    return (drawn * (scale or 1.0)).to(tensor.dtype)
+
+
+def _drawn_like(
+    tensor: torch.Tensor, shape: Sequence[int], generator: torch.Generator, span: Span
+) -> torch.Tensor:
+    """Returns random booleans, or integers in the input's own range or from 0."""
+    if tensor.dtype == torch.bool:
+        return torch.rand(shape, generator=generator, device=tensor.device) < 0.5
+    low, high = span.ends
+    low = min(low, 0) if low == high else low
+    return torch.randint(low, high + 1, shape, generator=generator, device=tensor.device, dtype=tensor.dtype)
+
+
+def _few_redrawn(tensor: torch.Tensor, seed: int, span: Span, parity: int) -> torch.Tensor:
+    """Returns the tensor with other values of the input's own range in a few even or odd places."""
+    flat = tensor.flatten().clone()
+    places = torch.arange(parity, len(flat), max(2, 2 * (len(flat) // 16)), device=tensor.device)
+    generator = torch.Generator(tensor.device).manual_seed(seed)
+    if tensor.is_floating_point():
+        share = torch.rand(len(places), generator=generator, device=tensor.device).to(tensor.dtype)
+        low, high = span.ends
+        flat[places] = low + share * (high - low)
+    else:
+        flat[places] = _drawn_like(tensor, places.shape, generator, span)
+    return flat.reshape(tensor.shape)
+
+
+def _near(tensor: torch.Tensor, seed: int, span: Span, step: int) -> torch.Tensor:
+    """Returns floats of the same signs, integers of which some differ by ``step``, or the opposite booleans."""
+    generator = torch.Generator(tensor.device).manual_seed(seed)
+    if tensor.dtype == torch.bool:
+        return ~tensor
+    draw = torch.rand(tensor.shape, generator=generator, device=tensor.device)
+    if tensor.is_floating_point():
+        return tensor * (0.6 + 0.8 * draw).to(tensor.dtype)
+    return torch.where(draw < 0.5, tensor, tensor + step)
+
+
+def _permuted(tensor: torch.Tensor, seed: int, span: Span) -> torch.Tensor:
+    generator = torch.Generator(tensor.device).manual_seed(seed)
+    order = torch.randperm(tensor.numel(), generator=generator, device=tensor.device)
+    return tensor.flatten()[order].reshape(tensor.shape)
+
+
+def _repeated(tensor: torch.Tensor, seed: int, span: Span) -> torch.Tensor:
+    width = tensor.shape[-1] if tensor.dim() > 1 else 1
+    rows = tensor.reshape(-1, width)
+    generator = torch.Generator(tensor.device).manual_seed(seed)
+    fresh = _redrawn(rows, seed, span)
+    if tensor.dtype == torch.bool:
+        kinds = [torch.ones_like(rows), torch.zeros_like(rows), fresh]
+    else:
+        ends = [torch.full_like(rows[:1, :1], end).expand_as(rows) for end in span.ends]
+        kinds = [*ends, fresh, fresh[:, :1].expand_as(rows)]
+    which = torch.randperm(len(rows), generator=generator, device=tensor.device) % len(kinds)
+    for number, kind in enumerate(kinds):
+        rows = torch.where((which == number)[:, None], kind, rows)
+    return rows.reshape(tensor.shape)
+
+
+def _with(tensor: torch.Tensor, seed: int, span: Span, values: tuple[int, ...]) -> torch.Tensor:
+    """Returns the tensor with each of the values in an eighth of its places, or fewer where there are many values."""
+    generator = torch.Generator(tensor.device).manual_seed(seed)
+    flat = tensor.flatten().clone()
+    order = torch.randperm(len(flat), generator=generator, device=tensor.device)
+    some = max(1, len(flat) // max(8, len(values)))
+    for number, value in enumerate(values):
+        flat[order[number * some : (number + 1) * some]] = value
+    return flat.reshape(tensor.shape)

@@ -1,0 +1,221 @@
+"""Patches Triton's interpreter to compute what a GPU computes, where the two differ.
+
+- ``tl.maximum``, ``tl.minimum`` and ``tl.clamp`` drop NaN unless the kernel asks to propagate it.
+- ``tl.max`` and ``tl.min`` with indices compare pairs of elements, so they may lose a NaN.
+- ``tl.reduce`` with a function of the kernel's own combines halves, and not one element after the other.
+- ``tl.sum`` of float16 and bfloat16 does so, too, and rounds each sum.
+- ``tl.dot`` of float32 rounds its operands to TF32 unless the kernel asks for another precision, and computes the products of
+  their parts for ``tf32x3``, ``bf16x3`` and ``bf16x6``.
+- Floats and booleans among a kernel's arguments are tensors; floats are rounded to float32.
+- Grids are bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import triton.language as tl
+from triton._C.libtriton import ir
+from triton.runtime import interpreter
+from triton.runtime.interpreter import InterpreterBuilder, ReduceOps, TensorHandle
+
+from kernelllm_judge.worker.interpreter import narrow, widen
+
+MOST_PROGRAMS = (2**31 - 1, 65535, 65535)
+"""CUDA's limits on the dimensions of a grid."""
+
+TF32_BITS = np.uint32(0xFFFFE000)
+"""Bits of a float32 that tensor cores read."""
+
+
+def compute_as_on_gpu() -> None:
+    """Patches this process's interpreter. ``interpreter.fix_bfloat16`` must have been called before."""
+    _drop_nan()
+    _fix_dot()
+    _fix_reductions()
+    _convert_scalars()
+    _bound_grids()
+    # The interpreter knows fewer precisions than GPUs have.
+    options = interpreter.interpreter_builder.options
+    precisions = tuple(dict.fromkeys((*options.allowed_dot_input_precisions, "bf16x3", "bf16x6")))
+    interpreter.interpreter_builder.options = replace(options, allowed_dot_input_precisions=precisions)
+
+
+def _drop_nan() -> None:
+    clamp = InterpreterBuilder.create_clampf
+
+    def clamped(builder: Any, value: Any, low: Any, high: Any, propagate: Any) -> Any:
+        if value.dtype.scalar == tl.bfloat16:
+            wide = clamped(builder, float32(value), float32(low), float32(high), propagate)
+            return TensorHandle(narrow(wide.data), tl.bfloat16)
+        if propagate == tl.PropagateNan.ALL:
+            return clamp(builder, value, low, high, propagate)
+        at_least = builder.binary_op(value, low, np.fmax)
+        dropped = builder.binary_op(at_least, high, np.fmin)
+        # Bounds ±c compile to one instruction that compares magnitudes: NaN becomes c, not -c.
+        data = np.where(np.isnan(value.data) & (low.data == -high.data), high.data, dropped.data)
+        return TensorHandle(data, dropped.dtype)
+
+    InterpreterBuilder.create_clampf = clamped
+    InterpreterBuilder.create_maxnumf = lambda self, a, b: self.binary_op(a, b, np.fmax)
+    InterpreterBuilder.create_minnumf = lambda self, a, b: self.binary_op(a, b, np.fmin)
+
+
+def _fix_dot() -> None:
+    dot, fma = InterpreterBuilder.create_dot, InterpreterBuilder.create_fma
+
+    def rounded_dot(builder: Any, a: Any, b: Any, c: Any, precision: Any, *rest: Any) -> Any:
+        def product(x: Any, y: Any, z: Any) -> Any:
+            return dot(builder, float32(x), float32(y), z, precision, *rest)
+
+        if a.dtype.scalar != tl.float32 or precision not in _PARTS:
+            return product(a, b, c)
+        of_a, of_b = _parts(a, _PARTS[precision]), _parts(b, _PARTS[precision])
+        count = len(of_a)
+        if count == 1:
+            return product(of_a[0], of_b[0], c)
+        sums = TensorHandle(np.zeros_like(c.data), c.dtype.scalar)
+        for smallness in range(count - 1, 0, -1):
+            for i in range(smallness + 1):
+                sums = product(of_a[i], of_b[smallness - i], sums)
+        # Infinity less its first part is no number.
+        sums = product(
+            of_a[0],
+            of_b[0],
+            TensorHandle(np.nan_to_num(sums.data, nan=0, posinf=np.inf, neginf=-np.inf), sums.dtype),
+        )
+        return TensorHandle(sums.data + c.data, c.dtype.scalar)
+
+    def rounded_fma(builder: Any, x: Any, y: Any, z: Any) -> Any:
+        result = fma(builder, *map(float32, (x, y, z)))
+        return TensorHandle(narrow(result.data), tl.bfloat16) if z.dtype.scalar == tl.bfloat16 else result
+
+    InterpreterBuilder.create_dot, InterpreterBuilder.create_fma = rounded_dot, rounded_fma
+
+
+def _fix_reductions() -> None:
+    total, extreme = ReduceOps.sum, ReduceOps.min_max
+
+    def rounded_total(reduction: Any, value: Any) -> Any:
+        if value.dtype.scalar in (tl.bfloat16, tl.float16):
+            return reduction.generic_reduce([value])[0]
+        return total(reduction, value)
+
+    def pairwise(reduction: Any, value: Any, val_reduce_op: Any, idx_reduce_op: Any = None) -> Any:
+        value = value[0] if isinstance(value, tuple) else value
+        data = value.handle.data
+        if idx_reduce_op is None or data.dtype.kind != "f" or not np.isnan(data).any():
+            return extreme(reduction, value, val_reduce_op, idx_reduce_op)
+        better = np.greater if idx_reduce_op is np.argmax else np.less
+        rows = np.moveaxis(data, reduction.axis, 0)
+        best, index = rows[0], np.zeros(rows[0].shape, np.int32)
+        for i in range(1, len(rows)):
+            keep = better(best, rows[i]) | (best == rows[i])
+            best, index = np.where(keep, best, rows[i]), np.where(keep, index, i)
+        if reduction.keep_dims:
+            best, index = (np.expand_dims(part, reduction.axis) for part in (best, index))
+        return reduction.to_tensor(best, value.dtype), reduction.to_tensor(index, tl.int32)
+
+    ReduceOps.sum, ReduceOps.min_max = rounded_total, pairwise
+    one_by_one = ReduceOps.generic_reduce
+
+    def in_halves(reduction: Any, inputs: Any) -> Any:
+        values, axis = reduction.unravel(inputs, reduction.axis)
+        rows = [np.moveaxis(value.handle.data, axis, 0) for value in values]
+        try:
+            while (half := len(rows[0]) // 2) > 0:
+                parts = [
+                    reduction.to_tensor(row[part], value.dtype)
+                    for part in (slice(half), slice(half, None))
+                    for row, value in zip(rows, values, strict=True)
+                ]
+                combined = reduction.combine_fn.fn(*parts)
+                combined = combined if isinstance(combined, tuple) else (combined,)
+                rows = [each.handle.data for each in combined]
+        except ValueError:  # it branches on an element
+            return one_by_one(reduction, inputs)
+        if not reduction.keep_dims:
+            kept = [row[0] for row in rows]
+        elif reduction.axis is None:
+            kept = [row.reshape([1] * inputs[0].handle.data.ndim) for row in rows]
+        else:
+            kept = [np.moveaxis(row, 0, axis) for row in rows]
+        return [reduction.to_tensor(row, value.dtype) for row, value in zip(kept, values, strict=True)]
+
+    ReduceOps.generic_reduce = in_halves
+
+
+def _convert_scalars() -> None:
+    convert = interpreter._implicit_cvt
+
+    def scalar(argument: Any) -> Any:
+        if isinstance(argument, bool):
+            return tl.tensor(TensorHandle(np.array([argument]), tl.int1), tl.int1)
+        if isinstance(argument, float):
+            return tl.tensor(TensorHandle(np.array([argument], np.float32), tl.float32), tl.float32)
+        return convert(argument)
+
+    interpreter._implicit_cvt = scalar
+
+
+def _bound_grids() -> None:
+    accept = InterpreterBuilder.set_grid_dim
+
+    def bounded(builder: Any, *sizes: int) -> None:
+        if any(size > most for size, most in zip(sizes, MOST_PROGRAMS, strict=True)):
+            raise ValueError(f"a grid of {sizes} programs is larger than CUDA's limits of {MOST_PROGRAMS}")
+        accept(builder, *sizes)
+
+    InterpreterBuilder.set_grid_dim = bounded
+
+
+def tf32(handle: Any) -> Any:
+    """Returns a float32 tensor as tensor cores read it, with 10 bits of the mantissa; others unchanged."""
+    if handle.dtype.scalar != tl.float32:
+        return handle
+    bits = np.ascontiguousarray(handle.data).view(np.uint32)
+    cut = (bits & TF32_BITS).view(np.float32)
+    return TensorHandle(np.where(np.isnan(handle.data), handle.data, cut), tl.float32)
+
+
+def _bfloat16(handle: Any) -> Any:
+    """Returns a float32 tensor as rounded to bfloat16."""
+    return TensorHandle(widen(narrow(handle.data)), tl.float32)
+
+
+def _nearest_tf32(handle: Any) -> Any:
+    """Returns a float32 tensor as rounded to TF32."""
+    data = np.ascontiguousarray(handle.data)
+    bits = data.view(np.uint32) + np.uint32(0x1000)  # to the nearest one, and halves away from zero
+    return tf32(TensorHandle(np.where(np.isfinite(data), bits.view(np.float32), data), tl.float32))
+
+
+_PARTS = {
+    getattr(ir.INPUT_PRECISION, name): cuts
+    for name, cuts in {
+        "TF32": (tf32,),
+        "TF32x3": (_nearest_tf32, tf32),  # Triton rounds the first part, and tensor cores cut the second
+        "BF16x3": (_bfloat16,) * 2,
+        "BF16x6": (_bfloat16,) * 3,
+    }.items()
+    if hasattr(ir.INPUT_PRECISION, name)  # older versions of Triton have fewer
+}
+"""What the parts of a factor are that are multiplied, by the precision that a kernel asks for."""
+
+
+def _parts(handle: Any, cuts: Sequence[Callable[[Any], Any]]) -> list[Any]:
+    """Returns a first part of a float32 tensor, and those of what is left."""
+    parts, rest = [], handle.data
+    with np.errstate(invalid="ignore"):
+        for cut in cuts:
+            parts.append(cut(TensorHandle(rest, tl.float32)))
+            rest = rest - parts[-1].data
+    return parts
+
+
+def float32(handle: Any) -> Any:
+    """Returns a bfloat16 tensor as float32; others unchanged."""
+    return TensorHandle(widen(handle.data), tl.float32) if handle.dtype.scalar == tl.bfloat16 else handle

@@ -1,0 +1,334 @@
+"""The worker: the process in which one candidate runs. Untrusted once the candidate is loaded.
+
+It handles seven requests on its channel: ``context``, ``load``, ``state``, ``run``, ``loop``, ``share`` and
+``compile``. It gets inputs and writes outputs; it never gets expected outputs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from kernelllm_judge.core.arguments import nested
+from kernelllm_judge.shared import leaves
+from kernelllm_judge.shared.buffers import attach, view
+from kernelllm_judge.shared.channel import Channel, ChannelClosed
+from kernelllm_judge.shared.clock import GpuClock
+from kernelllm_judge.shared.structure import flatten
+from kernelllm_judge.shared.watch import OperationWatch
+from kernelllm_judge.worker import surroundings
+from kernelllm_judge.worker.absent_gpu import answer_for_gpu
+from kernelllm_judge.worker.announcing import Announcer
+from kernelllm_judge.worker.backward import BothPasses, Waiting
+from kernelllm_judge.worker.compiling import NotCompiled, compile_only
+from kernelllm_judge.worker.errors import describe
+from kernelllm_judge.worker.launches import LaunchRecorder, milliseconds
+from kernelllm_judge.worker.stand_in import Builder, read_only_list
+
+WATCHED = frozenset({"watched", "sanitized", "reversed", "elsewhere", "no kernels"})
+"""Ways of calling ``forward`` that are not timed."""
+
+CACHED = 1 << 28
+"""Bytes of GPU memory that a worker may keep for its next call."""
+
+
+class Worker:
+    """Answers the requests of one channel; ``directory`` is the worker's scratch folder."""
+
+    def __init__(self, channel: Channel, directory: Path, fd: int, compile_target: str) -> None:
+        """``fd`` is the file of shared buffers, -1 on a GPU; ``compile_target`` is for compile-only workers."""
+        self.channel = channel
+        self.directory = directory
+        self.fd = fd
+        self.compile_target = compile_target
+        self.block = torch.empty(0)
+        self.module = ModuleType("none")
+        self.instance: Any = None
+        self.state_tensors: dict[str, torch.Tensor] = {}
+        self.asked: list[str] = []
+        """What the candidate asked for and only the target has, in words."""
+        self.launches = LaunchRecorder()
+        self.tuning: Any = None
+        self.clock = GpuClock()
+        self.waiting: Waiting = contextlib.nullcontext
+        """See ``Announcer.waiting``."""
+
+    def serve(self) -> None:
+        """Answers requests until the judge closes the channel."""
+        handlers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+            "ready": self.ready,
+            "load": self.load,
+            "state": self.state,
+            "run": self.run,
+            "loop": self.loop,
+            "share": self.share,
+            "compile": self.compile,
+        }
+        while True:
+            try:
+                request = self.channel.receive()
+            except ChannelClosed:
+                return
+            try:
+                reply = handlers[request["op"]](request)
+            except MemoryFault as fault:
+                reply = {"fault": str(fault)}
+            except Exception as error:  # whatever the candidate raises is reported
+                reply = {"error": describe(error, self.directory)}
+            if request.get("release", request.get("how") in WATCHED):
+                _release_cache()
+            self.channel.send(reply)
+
+    def ready(self, request: dict[str, Any]) -> dict[str, Any]:
+        """On a GPU, creates this process's CUDA context and limits its memory: other processes use the GPU, too."""
+        if request["memory_share"]:
+            torch.cuda.set_per_process_memory_fraction(request["memory_share"])
+            torch.zeros(1, device="cuda")
+            self.waiting = Announcer(self.channel).waiting
+        return {"ok": True}
+
+    def load(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Imports the kernel module from its source."""
+        path = self.directory / "kernel_module.py"
+        path.write_text(request["source"], encoding="utf-8")
+        self._prepare_triton()
+        spec = importlib.util.spec_from_file_location("kernel_module", path)
+        assert spec is not None and spec.loader is not None
+        self.module = importlib.util.module_from_spec(spec)
+        sys.modules["kernel_module"] = self.module
+        spec.loader.exec_module(self.module)
+        if not callable(getattr(self.module, "forward", None)):
+            raise TypeError("the kernel module has no function `forward`")
+        return {"ok": True}
+
+    def state(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Builds the stand-in for ``self`` from tensors in shared buffers and plain values."""
+        if request["allocator"] is not None:
+            self.block = attach(request["allocator"], self.fd)
+        self.state_tensors = {}
+        self.instance = Builder(self._value, self.state_tensors, self.asked).build(request["tree"])
+        return {"ok": True}
+
+    def run(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Calls ``forward`` once, copies its outputs to the given buffers, and describes the call.
+
+        The request's ``how`` is ``watched`` (torch's operations are counted, memory is guarded),
+        ``sanitized`` (the same, with every access checked in Triton's interpreter), ``reversed`` (watched,
+        with programs in reverse order in the interpreter), ``elsewhere`` (watched, in the surroundings of
+        ``surroundings.as_elsewhere``), ``no kernels`` (watched, with launches skipped), or ``timed`` (on a GPU,
+        behind ``flushes`` overwrites of L2). With ``release``, as in ``loop`` and ``share``, the cache of GPU
+        memory is released afterwards, so an untimed call comes first, which allocates it anew.
+        """
+        call, inputs = self._call(request["inputs"], request.get("grad"))
+        before, around = self.launches.count, surroundings.present()
+        given = {k: v for k, v in {**self.state_tensors, **inputs}.items() if isinstance(v, torch.Tensor)}
+        placed = leaves.placed(given)
+        report: dict[str, Any] = {}
+        if request["how"] == "timed":
+            if request["release"]:
+                self._allocate_anew(call)
+            torch.cuda.reset_peak_memory_stats()
+            held = _bytes_of("allocated")["current"]
+            outputs, report["microseconds"] = self.clock.one(call, request["flushes"])
+            report["peak"] = _bytes_of("allocated")["peak"] - held
+        else:
+            watch = OperationWatch()
+            with (
+                self.launches.watched(watch),
+                self._condition(request["how"], inputs),
+                self._sanitized(request, inputs, report),
+            ):
+                outputs = call()
+            report |= {"operations": dict(watch.elements), "broken": watch.broken_guards()}
+        left = surroundings.changed(around)
+        grad = request.get("grad", {"again": ""})
+        structure, flat = flatten(outputs)
+        if "grad" not in request and any(_requires_grad(leaf) for leaf in flat):
+            left.append("whether its outputs require gradients")
+        report |= {
+            "structure": structure,
+            "leaves": [leaves.describe(leaf) for leaf in flat],
+            "shared": leaves.shared(flat, given),
+            "held": leaves.held(flat, given),
+            "moved": [
+                name
+                for name, place in leaves.placed(given).items()
+                if place != placed[name] and grad["again"] != "changed"  # which changes them itself
+            ],
+            "launches": self.launches.count - before,
+            "left": left,
+            "asked": self.asked[:2],
+        }
+        self.asked.clear()
+        self._write(flat, request["outputs"])
+        self._write_gradients(call, request)
+        return report
+
+    def loop(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Times many calls, with their backward passes if asked, see ``GpuClock.many``; writes what the last one gave."""
+        calls = [self._call(inputs, request.get("grad"))[0] for inputs in request["inputs"]]
+        if request["release"]:
+            self._allocate_anew(calls[0])
+        outputs, events = self.clock.many(calls, request["count"], request["flushes"])
+        structure, flat = flatten(outputs)
+        self._write(flat, request["outputs"])
+        self._write_gradients(calls[(request["count"] - 1) % len(calls)], request)
+        return {"structure": structure, "leaves": [leaves.describe(leaf) for leaf in flat], "events": events}
+
+    def share(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Measures the ms that a call takes on the GPU, and those that the candidate's own launches take."""
+        call, _ = self._call(request["inputs"])
+        if request["release"]:
+            self._allocate_anew(call)
+        with self.launches.timed() as spans:
+            _, microseconds = self.clock.one(call, request["flushes"])
+        return {"own": milliseconds(spans), "all": microseconds / 1000.0}
+
+    def compile(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Compiles every kernel that ``forward`` launches for the GPU architecture, without launching any."""
+        with compile_only(self.compile_target) as compiled:
+            try:
+                self._call(request["inputs"])[0]()
+            except NotCompiled as failure:
+                assert failure.__cause__ is not None
+                return {"refused": describe(failure.__cause__, self.directory)}
+        return {"kernels": compiled}
+
+    def _call(
+        self, inputs: dict[str, Any], grad: dict[str, Any] | None = None
+    ) -> tuple[Callable[[], Any], dict[str, Any]]:
+        """Returns a call of ``forward``, with its backward pass if ``grad`` asks for gradients, and its arguments."""
+        arguments = {name: self._value(value) for name, value in inputs.items()}
+        forward, instance, passed = self.module.forward, self.instance, nested(arguments)
+
+        def call() -> Any:
+            return forward(instance, **passed)
+
+        if grad is None:
+            return call, arguments
+        named = {k: v for k, v in {**arguments, **self.state_tensors}.items() if isinstance(v, torch.Tensor)}
+        return BothPasses(call, named, grad, self._tensor, self.waiting), arguments
+
+    def _allocate_anew(self, call: Callable[[], Any]) -> None:
+        """Makes an untimed call, which leaves its memory to the next one, and waits, see ``GpuClock.settle``."""
+        self.clock.flush(1)  # now: its buffer must not lie in that memory
+        call()
+        self.clock.settle()
+
+    def _condition(self, how: str, inputs: dict[str, Any]) -> contextlib.AbstractContextManager[None]:
+        if how == "elsewhere":
+            return surroundings.as_elsewhere(inputs.values(), self.state_tensors.values())
+        if how == "no kernels":
+            return self.launches.left_out()
+        if how == "reversed" and os.environ.get("TRITON_INTERPRET") == "1":
+            from kernelllm_judge.worker.interpreter import last_program_first
+
+            return last_program_first()
+        return contextlib.nullcontext()
+
+    @contextlib.contextmanager
+    def _sanitized(
+        self, request: dict[str, Any], inputs: dict[str, Any], report: dict[str, Any]
+    ) -> Iterator[None]:
+        """A context that adds the first memory fault, in words, to ``report``, if the request asks for it."""
+        if request["how"] != "sanitized":
+            yield
+            return
+        from kernelllm_judge.worker.sanitizer.sanitizer import Sanitizer
+
+        tensors = {f"the input `{name}`": v for name, v in inputs.items() if isinstance(v, torch.Tensor)} | {
+            f"`{name}`": tensor for name, tensor in self.state_tensors.items()
+        }
+        incoming = request["grad"]["outputs"] if "grad" in request else []
+        for i, given in enumerate(incoming):
+            if given is not None:
+                tensors[f"the gradient of output {i}"] = self._tensor(given["buffer"])
+        sanitizer = Sanitizer(self.block, tensors, str(self.directory / "kernel_module.py"))
+        self.tuning.sanitizer = sanitizer if request["all_configurations"] else None
+        self.tuning.turn += request["all_configurations"]
+        try:
+            with sanitizer.watching():
+                yield
+        except Exception as error:
+            if sanitizer.fault is None:
+                raise
+            raise MemoryFault(sanitizer.fault) from error
+        finally:
+            self.tuning.sanitizer = None
+        report["fault"] = sanitizer.fault
+
+    def _write(self, flat: list[Any], descriptions: list[dict[str, Any]]) -> None:
+        """Copies outputs to their buffers where shape and dtype match; the judge rejects all others."""
+        buffers = [self._tensor(buffer) for buffer in descriptions]
+        for leaf, buffer in zip(flat, buffers, strict=False):
+            if type(leaf) is torch.Tensor and leaf.shape == buffer.shape and leaf.dtype == buffer.dtype:
+                buffer.copy_(leaf)
+        if self.block.is_cuda:
+            torch.cuda.synchronize()
+
+    def _write_gradients(self, call: Callable[[], Any], request: dict[str, Any]) -> None:
+        if isinstance(call, BothPasses):
+            self._write(call.gradients, request["grad"]["buffers"])
+
+    def _tensor(self, buffer: dict[str, Any]) -> torch.Tensor:
+        tensor = view(self.block, buffer["offset"], buffer["shape"], getattr(torch, buffer["dtype"]))
+        return tensor.data  # with a version of its own, not that of the whole block
+
+    def _value(self, value: Any) -> Any:
+        """Converts a JSON value from the judge to what the candidate gets."""
+        if isinstance(value, dict):
+            if "requires_grad" in value:
+                return torch.nn.Parameter(self._tensor(value["buffer"]), value["requires_grad"])
+            if "buffer" in value:
+                return self._tensor(value["buffer"])
+            if "tuple" in value:
+                return tuple(self._value(item) for item in value["tuple"])
+            if "list" in value:
+                return read_only_list(map(self._value, value["list"]), self.asked)
+            if "dtype" in value:
+                return getattr(torch, value["dtype"])
+            if "float" in value:
+                return float(value["float"])
+        return value
+
+    def _prepare_triton(self) -> None:
+        self.launches.install()
+        if self.compile_target:
+            answer_for_gpu()
+        if os.environ.get("TRITON_INTERPRET") == "1":
+            from triton.runtime.autotuner import Autotuner
+
+            from kernelllm_judge.worker.tuning import Tuning
+
+            self.tuning = tuning = Tuning()
+            Autotuner.run = lambda tuner, *args, **kwargs: tuning.run(tuner, *args, **kwargs)
+
+
+class MemoryFault(Exception):
+    """A kernel accessed memory wrongly, and the call failed afterwards; the text says what was wrong."""
+
+
+def _requires_grad(leaf: Any) -> bool:
+    return type(leaf) is torch.Tensor and leaf.requires_grad
+
+
+def _release_cache() -> None:
+    """Gives cached GPU memory back, where it is much: the judge may need it."""
+    if not torch.cuda.is_initialized():
+        return
+    if _bytes_of("reserved")["current"] - _bytes_of("allocated")["current"] > CACHED:
+        torch.cuda.empty_cache()
+
+
+def _bytes_of(kind: str) -> dict[str, int]:
+    """Returns PyTorch's bytes of one kind, ``current`` and ``peak``; its functions for each sort all of its statistics first."""
+    found: dict[str, int] = torch.cuda.memory.memory_stats_as_nested_dict()[f"{kind}_bytes"]["all"]
+    return found
