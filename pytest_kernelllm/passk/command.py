@@ -102,7 +102,7 @@ def measure(root: Path, settings: Settings, requested: Requested) -> bool:
         numbers = itertools.count(1)
 
         def finished(result: TargetScore | LeftOut) -> None:
-            _log(session.store.path / LOG, f"{next(numbers)}/{len(targets)}", result)
+            _log(session.context.store.path / LOG, f"{next(numbers)}/{len(targets)}", result)
             done(_judged(result))
 
         benchmark = bench(
@@ -118,7 +118,7 @@ def measure(root: Path, settings: Settings, requested: Requested) -> bool:
         print(f"kernelllm: {benchmark.usage}", file=sys.stderr)
     if benchmark.gpu:
         print(f"kernelllm: {benchmark.gpu}", file=sys.stderr)
-    for problem in session.store.problems:
+    for problem in session.context.store.problems:
         print(f"kernelllm: {problem}", file=sys.stderr)
     if benchmark.unfinished:
         raise KeyboardInterrupt
