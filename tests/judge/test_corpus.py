@@ -9,7 +9,7 @@ import pytest
 from corpus import table
 from corpus.__main__ import conclude
 from corpus.corpus import NO_STATIC_CHECK, CorpusJudge, Outcome
-from corpus.entries import HERE, load
+from corpus.entries import load
 from corpus.selected import assert_right, judge_selected, sample
 
 from kernelllm_judge.rules.catalog import RULES, SWITCHABLE
@@ -111,17 +111,3 @@ def test_the_table_marks_what_was_missed():
         "caught for the stated reason 1/2 with the static check, 1/2 without; honest refused 1/1"
         in table.summary(outcomes, outcomes)
     )
-
-
-def test_a_header_without_a_reason_is_refused(tmp_path, monkeypatch):
-    (tmp_path / "honest").mkdir()
-    (tmp_path / "cheats").mkdir()
-    text = (HERE / "cheats" / "softmax__zeros.py").read_text()
-    monkeypatch.setattr("corpus.entries.HERE", tmp_path)
-    file = tmp_path / "cheats" / "softmax__zeros.py"
-    file.write_text(text)
-    assert [entry.rules for entry in load()] == [("values",)]
-    for change in ("# rule: none", "# rule: values | sizes | stress | load", "# story: x"):
-        file.write_text(text.replace("# rule: values", change))
-        with pytest.raises(ValueError, match="softmax__zeros"):
-            load()
