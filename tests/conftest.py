@@ -39,6 +39,19 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: not LONG.intersection(item.path.parts))
 
 
+@pytest.fixture(scope="session")
+def judge():
+    """A judge without a GPU, for every test that asks nothing particular of it: one takes seconds to start."""
+    import torch
+
+    from kernelllm_judge.environment import find_environment
+    from kernelllm_judge.judging import Judge
+
+    torch.set_num_threads(1)
+    with Judge(find_environment("cpu")) as judge:
+        yield judge
+
+
 @pytest.fixture
 def restored_precision():
     """Restores PyTorch's settings of precision after a test that changes them."""
