@@ -238,6 +238,7 @@ def test_the_projects_own_tests_run_too_unless_only(known):
     }
 
 
+@pytest.mark.slow
 def test_infinite_numbers_reach_report_and_store_also_from_workers(project):
     (project.path / "layers.py").write_text(LAYERS.replace("dims={", "tolerance=float('inf'), dims={"))
     fails_later = GOOD.replace("    return out", "    1 // (x.shape[0] - 1)\n    return out")
@@ -253,6 +254,7 @@ def test_infinite_numbers_reach_report_and_store_also_from_workers(project):
         json.loads(entry.read_text(), parse_constant=pytest.fail)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dist", "together"), [((), True), (("--dist", "load"), False)])
 def test_workers_share_judgements_and_keep_a_target_together_unless_asked_otherwise(project, dist, together):
     twice = LAYERS + LAYERS.split("\n\n\n")[-1].replace("class Scale", "class Again")
@@ -436,6 +438,7 @@ def test_a_conftest_may_add_inputs_tolerances_generators_and_reactions(project):
     result.stdout.fnmatch_lines(["*REACTED own-0 accepted"])
 
 
+@pytest.mark.slow
 def test_adoption_end_to_end(known):
     """Patch, apply, adopted ids, same hash; then a broken and a stale kernel, each red with its reason."""
     subprocess.run(["git", "init", "-q"], cwd=known.path, check=True)
@@ -488,6 +491,7 @@ def scan_hash(project):
     return json.loads(done.stdout)["source_hash"]
 
 
+@pytest.mark.slow
 def test_what_was_finished_before_a_kill_is_kept_and_believed(project):
     """kill -9 as soon as one of two candidates is accepted, whichever is judged first; the rerun judges the other one."""
     slow = GOOD.replace("    return out", "    for _ in range(10**12):\n        pass\n    return out")
