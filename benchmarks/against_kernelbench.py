@@ -23,10 +23,10 @@ from typing import Any
 from kernelbench_eval import evaluate, import_kernelbench, is_checkout
 
 ROOT = Path(__file__).parents[1]
-SUBJECTS = ROOT / "tests" / "corpus" / "subjects"
 sys.path.insert(0, str(ROOT))
 
-from tests.corpus.entries import Entry, load  # noqa: E402
+from tests.corpus.corpus import subject_file  # noqa: E402
+from tests.corpus.entries import Entry, as_problem, load  # noqa: E402
 
 HARMFUL = re.compile(
     r"^\s*(?:import|from)\s+(?:{0})\b|[\"'](?:{0})[\"']|\bopen\(|torch\.(?:save|load|from_file)\b|load_inline".format(
@@ -53,8 +53,8 @@ def candidate_text(subject: str, source: str | None) -> str:
 
 def evaluate_subject(checkout: Path, subject: str, source: str | None, limit: float) -> dict[str, Any]:
     """One evaluation by KernelBench; ``source`` as in ``candidate_text``."""
-    reference = (SUBJECTS / f"{subject}.py").read_text(encoding="utf-8")
-    return evaluate(checkout, reference, candidate_text(subject, source), limit, SUBJECTS)
+    candidate = candidate_text(subject, source)
+    return evaluate(checkout, as_problem(subject), candidate, limit, subject_file(subject).parent)
 
 
 def check_statically(entry: Entry) -> dict[str, Any]:

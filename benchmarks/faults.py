@@ -46,7 +46,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tests.corpus.corpus import compose, subject  # noqa: E402
-from tests.corpus.entries import SUBJECTS, load  # noqa: E402
+from tests.corpus.entries import as_problem, load  # noqa: E402
 
 SMALL = (
     "layer_norm_gelu",
@@ -115,7 +115,7 @@ def write_pairs(folder: Path, count: int) -> dict[str, str]:
         pair = folder / name
         pair.mkdir(parents=True)
         # Its small sizes are the marker's; KernelBench's form gives the large ones.
-        reference = (SUBJECTS / f"{entry.subject}.py").read_text(encoding="utf-8")
+        reference = as_problem(entry.subject)
         (pair / "reference.py").write_text(reference.replace("get_inputs", "large_inputs"), encoding="utf-8")
         source = compose(entry, lives[entry.subject], on_gpu=False).source
         (pair / "candidate.py").write_text(f"{source}\n# {number}\n", encoding="utf-8")

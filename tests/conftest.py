@@ -4,6 +4,7 @@ from importlib import import_module
 from unittest import mock
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["pytester"]
 
@@ -20,6 +21,9 @@ def pytest_configure(config):
     if config.getoption("markexpr") != "gpu":
         with mock.patch.dict(os.environ, TRITON_INTERPRET="1"):
             import_module("triton.language")
+    # How fast the machine is says nothing about what is tested; nor does it about a strategy's size.
+    settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("any machine")
     # A shell lets what it runs in the background ignore it; the programs under test would as well.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -33,6 +37,19 @@ def pytest_xdist_auto_num_workers():
 def pytest_collection_modifyitems(items):
     """Begins with the folders that take longest, so that the last file of a run is a short one."""
     items.sort(key=lambda item: not LONG.intersection(item.path.parts))
+
+
+@pytest.fixture(scope="session")
+def judge():
+    """A judge without a GPU, for every test that asks nothing particular of it: one takes seconds to start."""
+    import torch
+
+    from kernelllm_judge.environment import find_environment
+    from kernelllm_judge.judging import Judge
+
+    torch.set_num_threads(1)
+    with Judge(find_environment("cpu")) as judge:
+        yield judge
 
 
 @pytest.fixture

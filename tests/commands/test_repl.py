@@ -153,7 +153,7 @@ def test_ctrl_c_stops_an_answer_and_not_the_program(tmp_path):
     )
     shown = b""
 
-    def until(condition, seconds=120):
+    def until(condition, seconds=240):
         nonlocal shown
         end = time.monotonic() + seconds
         while not condition(shown):

@@ -22,10 +22,14 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--only", metavar="GLOB", default="*", help="entries by name, e.g. 'softmax__*'")
     parser.add_argument("--markdown", metavar="FILE", type=Path, help="write the table there as well")
     parser.add_argument("--jobs", type=int, default=2, help="candidates judged at once")
+    parser.add_argument("--show", action="store_true", help="print the entries' whole texts instead")
     parser.add_argument("--mutate", action="store_true", help="switch off each rule in turn")
     parser.add_argument("--rule", metavar="NAME", action="append", help="with --mutate: only this rule")
     options = parser.parse_args(argv)
     entries = load(options.only)
+    if options.show:
+        print("\n".join(f"# {entry.name}: {entry.story}\n{entry.text}" for entry in entries))
+        return 0
     corpus_judge = CorpusJudge(options.device, options.jobs)
     if options.mutate:
         return _mutate(corpus_judge, entries, options.rule)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import multiprocessing
 import os
 import queue
+import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from kernelllm_judge.core.domains import interpretable, may_stay_open
@@ -24,7 +28,7 @@ from kernelllm_judge.static_check.static_check import find_violations
 from kernelllm_judge.target.live import LiveTarget, load_target
 from pytest_kernelllm.discover.scan import scan_file
 
-from .entries import SUBJECTS, Entry
+from .entries import SUBJECTS, Entry, read_subjects
 
 Device = Literal["cpu", "cuda"]
 
@@ -75,14 +79,30 @@ class Outcome:
 
 def subject(name: str, device: Device) -> LiveTarget:
     """Loads a subject as a live target, on a GPU with its large sizes."""
-    file = SUBJECTS / f"{name}.py"
-    [target] = scan_file(file, SUBJECTS).targets
-    live = load_target(SUBJECTS, target)
+    file = subject_file(name)
+    [target] = scan_file(file, file.parent).targets
+    live = load_target(file.parent, target)
     if device == "cpu":
         return live
     large: dict[str, int] = vars(sys.modules[live.cls.__module__])["LARGE"]
     makers = {case: functools.partial(make, **large) for case, make in live.options.inputs.items()}
-    return load_target(SUBJECTS, target, makers)
+    return load_target(file.parent, target, makers)
+
+
+def subject_file(subject: str) -> Path:
+    """Returns a subject's file; one that is an edit is written to a folder of this process."""
+    file = SUBJECTS / f"{subject}.py"
+    if not file.is_file():
+        file = _folder() / file.name
+        file.write_text(read_subjects()[subject], encoding="utf-8")
+    return file
+
+
+@functools.cache
+def _folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="corpus-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def compose(entry: Entry, live: LiveTarget, *, on_gpu: bool) -> Candidate:

@@ -1,28 +1,13 @@
-"""For pytest: picks entries of the corpus, and judges in one go those whose tests were selected."""
+"""For pytest: judges in one go those whose tests were selected."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
 
 from .corpus import NO_STATIC_CHECK, CorpusJudge, Device, Outcome
 from .entries import Entry
-
-HONEST = ("linear_relu__tiled", "softmax__online", "squash__both_ways")
-"""Honest entries in ``sample``: a matrix product, a reduction in several passes, and one that trains."""
-
-
-def sample(entries: Sequence[Entry]) -> list[Entry]:
-    """Picks a few honest entries, and for each rule the first cheat that it catches, alone if there is one."""
-    honest = [entry for entry in entries if entry.name in HONEST]
-    cheats = [entry for entry in entries if entry.kind == "cheat"]
-    caught: dict[str, Entry] = {}
-    for entry in sorted(cheats, key=lambda entry: len(entry.rules)):
-        for rule in entry.rules or ("static check",):
-            caught.setdefault(rule, entry)
-    return [*honest, *dict.fromkeys(caught.values())]
 
 
 @dataclass(frozen=True)

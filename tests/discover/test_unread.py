@@ -3,9 +3,7 @@
 from pathlib import Path
 
 import pytest
-import torch
 
-from kernelllm_judge.environment import find_environment
 from kernelllm_judge.judging import Criteria, Judge
 from kernelllm_judge.render.render import render
 from kernelllm_judge.target.errors import TargetError
@@ -104,10 +102,10 @@ def test_what_is_read_is_an_error(tmp_path: Path, given: dict[str, str], reason:
         ("x = x + getattr(self, 'number', 0)", False),
     ],
 )
-def test_kernels_are_judged_with_other_values(tmp_path: Path, line: str, accepted: bool) -> None:
-    torch.set_num_threads(1)
+def test_kernels_are_judged_with_other_values(
+    tmp_path: Path, judge: Judge, line: str, accepted: bool
+) -> None:
     live = loaded(tmp_path, line=line)
-    with Judge(find_environment("cpu")) as judge:
-        [(_, written)] = InductorGenerator().generate([Request(live.target, (0,), lambda: live)])
-        verdict = judge.judge(render(written, live), Criteria(live, timing=False))
+    [(_, written)] = InductorGenerator().generate([Request(live.target, (0,), lambda: live)])
+    verdict = judge.judge(render(written, live), Criteria(live, timing=False))
     assert verdict.accepted is accepted, verdict.reason

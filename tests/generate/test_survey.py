@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 
 import pytest
-import torch
 from survey import JUDGED, NOTES, SENTENCES, USUAL, made, targets
 
 from kernelllm_judge.core.kernel_module import read_supports
 from kernelllm_judge.core.records import Candidate
-from kernelllm_judge.environment import find_environment
 from kernelllm_judge.judging import Criteria, Judge
 from kernelllm_judge.render.render import render
 from kernelllm_judge.static_check.static_check import find_violations
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def judge() -> Iterator[Judge]:
-    torch.set_num_threads(1)
-    with Judge(find_environment("cpu")) as judge:
-        yield judge
 
 
 @pytest.mark.parametrize("name", targets())

@@ -1,39 +1,22 @@
-"""A sample of the corpus before the judge, without a GPU, with the static check and without it.
-
-``make catch`` judges the whole corpus.
-"""
+"""What judges the corpus and prints the catch table. ``make catch`` judges all of it."""
 
 import collections
 
 import pytest
 from corpus import table
-from corpus.__main__ import conclude
+from corpus.__main__ import conclude, main
 from corpus.corpus import NO_STATIC_CHECK, CorpusJudge, Outcome
-from corpus.entries import HERE, load
-from corpus.selected import assert_right, judge_selected, sample
+from corpus.entries import load
 
-from kernelllm_judge.rules.catalog import RULES, SWITCHABLE
-
-ENTRIES = sample([entry for entry in load() if entry.runs_on("cpu")])
-
-every_entry = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+from kernelllm_judge.rules.catalog import SWITCHABLE
 
 
-@pytest.fixture(scope="module")
-def judged(request):
-    return judge_selected(request, "cpu")
-
-
-@pytest.mark.timeout(1800)  # the first one waits until all are judged
-@every_entry
-def test_without_the_static_check_behaviour_decides(entry, judged):
-    assert_right(judged, entry, static_check=False)
-
-
-@pytest.mark.timeout(1800)
-@every_entry
-def test_with_the_static_check(entry, judged):
-    assert_right(judged, entry, static_check=True)
+def test_the_command_judges_without_the_static_check_and_with_it(capsys):
+    assert (
+        main(["--only", "softmax__p[al]*"]) == 0
+    )  # an honest one, and one that only the static check refuses
+    printed = capsys.readouterr().out
+    assert "4/4 with the static check, 3/3 without; honest refused 0/1" in printed
 
 
 def test_launches_are_counted_in_repeated_calls_too():
@@ -50,13 +33,6 @@ def test_the_corpus_is_large_and_names_every_rule():
     named = {rule for entry in load() for rule in entry.rules}
     assert named >= SWITCHABLE - {"static check"}
     assert any(entry.only_static_check for entry in load())
-
-
-def test_the_sample_holds_a_cheat_for_every_rule():
-    named = {rule for entry in ENTRIES for rule in entry.rules}
-    assert named >= {r.name for r in RULES if r.switchable and r.device in ("any", "cpu")} - {"static check"}
-    assert any(entry.only_static_check for entry in ENTRIES)
-    assert sum(entry.kind == "honest" for entry in ENTRIES) == 3
 
 
 def test_few_cheats_are_left_to_the_static_check_alone():
@@ -111,17 +87,3 @@ def test_the_table_marks_what_was_missed():
         "caught for the stated reason 1/2 with the static check, 1/2 without; honest refused 1/1"
         in table.summary(outcomes, outcomes)
     )
-
-
-def test_a_header_without_a_reason_is_refused(tmp_path, monkeypatch):
-    (tmp_path / "honest").mkdir()
-    (tmp_path / "cheats").mkdir()
-    text = (HERE / "cheats" / "softmax__zeros.py").read_text()
-    monkeypatch.setattr("corpus.entries.HERE", tmp_path)
-    file = tmp_path / "cheats" / "softmax__zeros.py"
-    file.write_text(text)
-    assert [entry.rules for entry in load()] == [("values",)]
-    for change in ("# rule: none", "# rule: values | sizes | stress | load", "# story: x"):
-        file.write_text(text.replace("# rule: values", change))
-        with pytest.raises(ValueError, match="softmax__zeros"):
-            load()

@@ -7,10 +7,10 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
+from waiting import wait_until
 
 from kernelllm_judge.findings import Decision
 from kernelllm_judge.handle import WorkerDied
@@ -36,11 +36,8 @@ def load(server, source, seconds=20.0):
         return worker.request("load", source=source + FORWARD)
 
 
-def wait_until_gone(path, seconds=10.0):
-    end = time.monotonic() + seconds
-    while path.exists():
-        assert time.monotonic() < end, f"{path} is still there"
-        os.sched_yield()
+def wait_until_gone(path):
+    wait_until(lambda: not path.exists())
 
 
 def test_a_machine_without_cuda_is_not_the_candidates_fault(server):
@@ -233,7 +230,4 @@ with ForkServer("interpret", probe_isolation("cpu")).worker(60.0) as worker:
         judge.kill()
     judge.wait()
     wait_until_gone(Path("/proc") / str(worker))
-    end = time.monotonic() + 10.0
-    while list(tmp_path.iterdir()):
-        assert time.monotonic() < end, "the scratch folder is left"
-        os.sched_yield()
+    wait_until(lambda: not list(tmp_path.iterdir()))

@@ -106,7 +106,7 @@ def test_repair_beats_drawing_more_and_nothing_is_asked_twice(served, project):
     ) as process:
         wait_until(lambda: conversations(proxy).count(4) >= 2 and kept(project) == 1)
         process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=240)
     assert "Traceback" not in said
     before = conversations(proxy).count(4)
 

@@ -38,6 +38,11 @@ def run(project, *arguments):
     return project.runpytest_subprocess(*arguments)
 
 
+def collect(project, *arguments):
+    """Runs pytest where nothing is imported or judged, so that no interpreter has to start for it."""
+    return project.runpytest_inprocess(*arguments)
+
+
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory):
     """One run over five candidates, looked at by several tests."""
@@ -169,7 +174,7 @@ def test_a_second_run_knows_everything_and_imports_no_torch(judged):
 
 
 def test_ids_are_those_of_the_design(project):
-    result = run(project, *FILES, "--kernelllm-samples=2", "--collect-only", "-q")
+    result = collect(project, *FILES, "--kernelllm-samples=2", "--collect-only", "-q")
     wanted = [
         f"layers.py::Scale::{kind}[[]files-{i}[]]" for kind in ("correctness", "speedup") for i in (0, 1)
     ]
@@ -191,7 +196,7 @@ def test_ids_stay_the_same_whatever_is_asked_for_beside(project):
         """
     )
     for samples in (1, 3):
-        result = run(project, *FILES, f"--kernelllm-samples={samples}", "--collect-only", "-q")
+        result = collect(project, *FILES, f"--kernelllm-samples={samples}", "--collect-only", "-q")
         ids = [line for line in result.outlines if "correctness" in line]
         assert ids == [
             f"layers.py::Scale::correctness[{name}-{i}]" for name in ("files", "own") for i in range(samples)
@@ -213,7 +218,7 @@ def test_a_generator_needs_a_name_of_its_own(project, name, sentence):
         def pytest_kernelllm_generators(config): return [Own()]
         """
     )
-    result = run(project, *FILES)
+    result = collect(project, *FILES)
     assert result.ret == 4
     assert sentence in result.stderr.str()
 
@@ -233,6 +238,7 @@ def test_the_projects_own_tests_run_too_unless_only(known):
     }
 
 
+@pytest.mark.slow
 def test_infinite_numbers_reach_report_and_store_also_from_workers(project):
     (project.path / "layers.py").write_text(LAYERS.replace("dims={", "tolerance=float('inf'), dims={"))
     fails_later = GOOD.replace("    return out", "    1 // (x.shape[0] - 1)\n    return out")
@@ -248,6 +254,7 @@ def test_infinite_numbers_reach_report_and_store_also_from_workers(project):
         json.loads(entry.read_text(), parse_constant=pytest.fail)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dist", "together"), [((), True), (("--dist", "load"), False)])
 def test_workers_share_judgements_and_keep_a_target_together_unless_asked_otherwise(project, dist, together):
     twice = LAYERS + LAYERS.split("\n\n\n")[-1].replace("class Scale", "class Again")
@@ -318,16 +325,16 @@ HINTS = {
 }
 
 
-@pytest.mark.parametrize("option", ["--kernelllm", "--kernelllm-only"])
 @pytest.mark.parametrize("case", HINTS)
-def test_a_project_without_targets_gets_a_hint(pytester, case, option):
+def test_a_project_without_targets_gets_a_hint(pytester, case):
     files, hint = HINTS[case]
     for name, text in files.items():
         (pytester.path / name).parent.mkdir(exist_ok=True)
         (pytester.path / name).write_text(text)
-    result = run(pytester, option, "--kernelllm-device=cpu")
-    assert result.ret == 5  # pytest's own code for a run without tests
-    assert hint in " ".join(result.stdout.str().split())
+    for option in ("--kernelllm", "--kernelllm-only"):
+        result = collect(pytester, option, "--kernelllm-device=cpu")
+        assert result.ret == 5  # pytest's own code for a run without tests
+        assert hint in " ".join(result.stdout.str().split())
     done = subprocess.run([*COMMAND, "scan"], cwd=pytester.path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert {"a notebook": "scale.ipynb is a notebook", "no marker": "no @triton_candidate in ."}.get(
@@ -387,14 +394,14 @@ def test_bad_targets_give_one_sentence_and_no_traceback(project):
     ],
 )
 def test_wrong_options_are_usage_errors(project, arguments, sentence):
-    result = run(project, "--kernelllm", *arguments)
+    result = collect(project, "--kernelllm", *arguments)
     assert result.ret == 4
     assert sentence in result.stderr.str()
 
 
 def test_a_wrong_key_in_pyproject_is_a_usage_error(project):
     (project.path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n[tool.kernelllm]\nsample = 3\n")
-    result = run(project, "--kernelllm")
+    result = collect(project, "--kernelllm")
     assert result.ret == 4
     assert "no setting `sample`" in result.stderr.str()
 
@@ -431,6 +438,7 @@ def test_a_conftest_may_add_inputs_tolerances_generators_and_reactions(project):
     result.stdout.fnmatch_lines(["*REACTED own-0 accepted"])
 
 
+@pytest.mark.slow
 def test_adoption_end_to_end(known):
     """Patch, apply, adopted ids, same hash; then a broken and a stale kernel, each red with its reason."""
     subprocess.run(["git", "init", "-q"], cwd=known.path, check=True)
@@ -483,6 +491,7 @@ def scan_hash(project):
     return json.loads(done.stdout)["source_hash"]
 
 
+@pytest.mark.slow
 def test_what_was_finished_before_a_kill_is_kept_and_believed(project):
     """kill -9 as soon as one of two candidates is accepted, whichever is judged first; the rerun judges the other one."""
     slow = GOOD.replace("    return out", "    for _ in range(10**12):\n        pass\n    return out")

@@ -133,7 +133,7 @@ def test_what_is_judged_ahead_leaves_a_slot_and_an_interrupted_run_leaves_no_pro
     below = descendants(process.pid)
     assert any(b"judging_process" in cmdline(pid) for pid in below)
     os.kill(process.pid, signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=240)
     assert process.returncode == 2, out
     assert "KeyboardInterrupt" in out and "Exception in thread" not in out
     wait_until(lambda: not any(running(pid) for pid in below))

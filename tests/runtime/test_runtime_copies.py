@@ -170,10 +170,10 @@ def test_whoever_needs_a_kernel_waits_while_another_thread_imports_it(write, mon
 
     threads = [threading.Thread(target=load) for _ in range(2)]
     threads[0].start()
-    assert gate.entered.wait(60)
+    assert gate.entered.wait(240)
     threads[1].start()
     with pytest.raises(queue.Empty):  # without the wait it would be through, with half a module
         done.get(timeout=0.5)
     gate.go.set()
-    found = [done.get(timeout=60) for _ in threads]
+    found = [done.get(timeout=240) for _ in threads]
     assert found[0] is found[1] and callable(found[0])

@@ -460,7 +460,7 @@ def test_several_processes_share_one_generation(tmp_path, batched):
         process.stdin.write("go\n")
         process.stdin.flush()
     for process in processes:
-        process.communicate(timeout=120)
+        process.communicate(timeout=240)
         assert process.returncode == 0
     lines = (tmp_path / "asked").read_text().splitlines()
     assert sorted(lines) == sorted(f"{name} {index}" for name in "ABC" for index in range(20))
@@ -513,7 +513,7 @@ def test_an_interrupted_run_ends_at_once_and_keeps_what_was_written(tmp_path):
     ) as process:
         assert process.stdout.readline() == "written\n"
         process.send_signal(2)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=240)
     assert process.returncode == 130, err
     assert out.endswith("closed\n")
     (kept,) = tmp_path.glob(".kernelllm/targets/*/completions/*/*.json")

@@ -113,8 +113,7 @@ def test_a_helper_beside_the_reference_counts_as_part_of_it(judged):
     assert found == ["accepted", "rejected"]
 
 
-@pytest.mark.parametrize("backwards", [False, True])
-def test_verdicts_do_not_depend_on_what_was_judged_before(tmp_path, backwards):
+def test_verdicts_do_not_depend_on_what_was_judged_before(tmp_path):
     doubles = PROBLEM.replace("import torch\n", "import torch\ntorch.set_default_dtype(torch.float64)\n", 1)
     touchy = PROBLEM.replace(
         "return [64]", "assert torch.get_default_dtype() is torch.float32\n    return [64]"
@@ -122,8 +121,7 @@ def test_verdicts_do_not_depend_on_what_was_judged_before(tmp_path, backwards):
     pairs = lay_out(
         tmp_path, a=(doubles, ANSWER), b=(touchy, ANSWER), c=(OTHER, OTHER_RIGHT), d=(touchy, WRONG)
     )
-    judged = judge(pairs[::-1] if backwards else pairs)
-    found = {name: (j.verdict.verdict, j.verdict.stage) for name, j in judged.items()}
+    found = {name: (j.verdict.verdict, j.verdict.stage) for name, j in judge(pairs).items()}
     assert found == {
         "a": ("inconclusive", "render"),  # kernels run under float32 only
         "b": ("accepted", "correctness"),
@@ -177,16 +175,14 @@ def test_what_cannot_be_read_is_a_line_with_its_reason_and_costs_no_process(tmp_
     assert {name: reason for name, reason in reasons.items() if not reason.endswith(ends[name])} == {}
 
 
+@pytest.mark.slow
 def test_a_reference_that_hangs_costs_its_own_verdict_and_the_line_names_the_stage(tmp_path):
-    forever = "while True:\n            pass\n"
+    sleep = "__import__('time').sleep(1000)\n"  # the right and the wrong one need the cores
     pairs = lay_out(
         tmp_path,
-        imported=(PROBLEM + "\nimport time\ntime.sleep(1000)\n", ANSWER),
-        built=(PROBLEM.replace("super()", forever + "        super()"), ANSWER),
-        drawn=(
-            PROBLEM.replace("return [torch", "\n    while True:\n        pass\n    return [torch"),
-            ANSWER,
-        ),
+        imported=(PROBLEM + "\n" + sleep, ANSWER),
+        built=(PROBLEM.replace("super()", sleep + "        super()"), ANSWER),
+        drawn=(PROBLEM.replace("return [torch", sleep + "    return [torch"), ANSWER),
         # Only the judge draws so many and runs it; and it does not end when it is asked to.
         run=(
             PROBLEM.replace(
@@ -198,9 +194,9 @@ def test_a_reference_that_hangs_costs_its_own_verdict_and_the_line_names_the_sta
         wrong=(PROBLEM, WRONG),
     )
     judged = []
-    verify_all(pairs, Settings(device="cpu", workers=2, reference_deadline=6), judged.append)
+    verify_all(pairs, Settings(device="cpu", workers=2, reference_deadline=20), judged.append)
     verdicts = {j.pair.name: j.verdict for j in judged}
-    hint = "took more than 6 s; if it needs longer, raise --reference-deadline"
+    hint = "took more than 20 s; if it needs longer, raise --reference-deadline"
     assert {name: v.reason for name, v in verdicts.items() if v.verdict == "inconclusive"} == {
         "imported": f"importing the original {hint}",
         "built": f"building the original {hint}",
@@ -264,6 +260,7 @@ def test_a_verdict_with_an_infinite_number_is_a_line_like_the_others(tmp_path):
     assert "inf" in allowed["a"] and "inf" not in allowed["b"]
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_keeps_its_lines_and_leaves_no_process(tmp_path):
     hangs = ANSWER.replace("    return out\n", "")
     hangs = hangs.replace(

@@ -11,12 +11,15 @@ def softmax_kernel(x_ptr, out_ptr, width, BLOCK: tl.constexpr):
     columns = tl.arange(0, BLOCK)
     mask = columns < width
     x = tl.load(x_ptr + row * width + columns, mask=mask, other=-float("inf"))
-    top = tl.exp(x - tl.max(x, axis=0))
-    tl.store(out_ptr + row * width + columns, top / tl.sum(top, axis=0), mask=mask)
+    powers = tl.exp(x - tl.max(x, axis=0))
+    tl.store(out_ptr + row * width + columns, powers / tl.sum(powers, axis=0), mask=mask)
+
+
+def launch(x):
+    out = torch.empty_like(x)
+    softmax_kernel[(x.shape[0],)](x, out, x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
+    return out
 
 
 def forward(self, x):
-    n, width = x.shape
-    out = torch.empty_like(x)
-    softmax_kernel[(n,)](x, out, width, BLOCK=triton.next_power_of_2(width))
-    return out
+    return launch(x)

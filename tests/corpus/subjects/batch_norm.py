@@ -30,11 +30,3 @@ class Model(nn.Module):
         return F.batch_norm(
             x, self.running_mean, self.running_var, self.weight, self.bias, False, 0.1, self.eps
         )
-
-
-def get_inputs() -> list[Tensor]:
-    return [signals(**LARGE)]
-
-
-def get_init_inputs() -> list[int]:
-    return [CHANNELS]

@@ -20,11 +20,3 @@ class Model(nn.Module):
 
     def forward(self, scores: Tensor, mask: Tensor) -> Tensor:
         return torch.softmax(scores + mask, -1)
-
-
-def get_inputs() -> list[Tensor]:
-    return list(draw(**LARGE))
-
-
-def get_init_inputs() -> list[int]:
-    return []

@@ -27,11 +27,3 @@ class Model(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         scale = 1.0 if math.isnan(self.scale) else self.scale
         return x.clamp(self.low, self.high) * scale * float(self.gain)
-
-
-def get_inputs() -> list[Tensor]:
-    return [rows(**LARGE)]
-
-
-def get_init_inputs() -> list[float]:
-    return []

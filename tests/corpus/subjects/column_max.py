@@ -19,11 +19,3 @@ class Model(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x.amax(1)
-
-
-def get_inputs() -> list[Tensor]:
-    return [draw(**LARGE)]
-
-
-def get_init_inputs() -> list[int]:
-    return []

@@ -25,11 +25,3 @@ class Model(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         return F.embedding(ids, self.table) * self.scale
-
-
-def get_inputs() -> list[Tensor]:
-    return [ids(**LARGE)]
-
-
-def get_init_inputs() -> list[int]:
-    return [ROWS, WIDTH]

@@ -47,11 +47,3 @@ class Model(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x * self.gate(x)
-
-
-def get_inputs() -> list[Tensor]:
-    return [draw(**LARGE)]
-
-
-def get_init_inputs() -> list[int]:
-    return [WIDTH]

@@ -19,11 +19,3 @@ class Model(nn.Module):
 
     def forward(self, gate: Tensor, up: Tensor) -> Tensor:
         return F.silu(gate) * up
-
-
-def get_inputs() -> list[Tensor]:
-    return [part.half() for part in halves(**LARGE)]
-
-
-def get_init_inputs() -> list[int]:
-    return []

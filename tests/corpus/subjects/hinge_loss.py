@@ -18,11 +18,3 @@ class Model(nn.Module):
 
     def forward(self, prediction: Tensor, target: Tensor) -> Tensor:
         return torch.mean(torch.clamp(1 - prediction * target, min=0))
-
-
-def get_inputs() -> list[Tensor]:
-    return list(batch(**LARGE))
-
-
-def get_init_inputs() -> list[int]:
-    return []

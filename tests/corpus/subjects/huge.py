@@ -22,11 +22,3 @@ class Model(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x * self.factor
-
-
-def get_inputs() -> list[Tensor]:
-    return [draw(**LARGE)]
-
-
-def get_init_inputs() -> list[int]:
-    return []

@@ -26,11 +26,3 @@ class Model(nn.Module):
 
 def other() -> Model:
     return Model(3.0)
-
-
-def get_inputs() -> list[Tensor]:
-    return [rows(**LARGE)]
-
-
-def get_init_inputs() -> list[float]:
-    return []

@@ -23,11 +23,3 @@ class Model(nn.Module):
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         return self.loss(logits, labels)
-
-
-def get_inputs() -> list[Tensor]:
-    return list(draw(**LARGE))
-
-
-def get_init_inputs() -> list[int]:
-    return []

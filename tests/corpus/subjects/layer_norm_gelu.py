@@ -27,11 +27,3 @@ class Model(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return F.gelu(F.layer_norm(x, (self.width,), self.weight, self.bias, self.eps))
-
-
-def get_inputs() -> list[Tensor]:
-    return [rows(**LARGE)]
-
-
-def get_init_inputs() -> list[int]:
-    return [WIDTH]

@@ -23,11 +23,3 @@ class Model(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.relu(self.fc(x))
-
-
-def get_inputs() -> list[Tensor]:
-    return [rows(**LARGE)]
-
-
-def get_init_inputs() -> list[int]:
-    return [INNER, OUTER]

@@ -23,11 +23,3 @@ class Model(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         a, b, c = self.coefficients
         return a * x * x + b * x + c
-
-
-def get_inputs() -> list[Tensor]:
-    return [values(**LARGE)]
-
-
-def get_init_inputs() -> list[int]:
-    return []

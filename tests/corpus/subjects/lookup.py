@@ -24,11 +24,3 @@ class Model(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         return F.embedding(ids, self.table)
-
-
-def get_inputs() -> list[Tensor]:
-    return [draw(**LARGE)]
-
-
-def get_init_inputs() -> list[int]:
-    return [ROWS, WIDTH]

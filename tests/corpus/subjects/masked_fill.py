@@ -22,11 +22,3 @@ class Model(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         return x.masked_fill(mask, self.fill)
-
-
-def get_inputs() -> list[Tensor]:
-    return list(scores(**LARGE))
-
-
-def get_init_inputs() -> list[int]:
-    return []

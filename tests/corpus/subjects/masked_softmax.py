@@ -18,11 +18,3 @@ class Model(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         return torch.softmax(x.masked_fill(mask, float("-inf")), -1)
-
-
-def get_inputs() -> list[Tensor]:
-    return list(draw(**LARGE))
-
-
-def get_init_inputs() -> list[int]:
-    return []

@@ -23,11 +23,3 @@ class Model(nn.Module):
 
     def forward(self, x: Tensor, positions: Tensor, keep: Tensor, scale: Tensor) -> Tensor:
         return (x + self.table[positions]) * keep * scale
-
-
-def get_inputs() -> list[Tensor]:
-    return list(draw(**LARGE))
-
-
-def get_init_inputs() -> list[int]:
-    return [WIDTH]

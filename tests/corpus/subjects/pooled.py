@@ -22,11 +22,3 @@ class Model(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.pool(x[:, None])[:, 0]
-
-
-def get_inputs() -> list[Tensor]:
-    return [draw(**LARGE)]
-
-
-def get_init_inputs() -> list[int]:
-    return []

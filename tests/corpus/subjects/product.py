@@ -18,11 +18,3 @@ class Model(nn.Module):
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         return a @ b
-
-
-def get_inputs() -> list[Tensor]:
-    return list(draw(**LARGE))
-
-
-def get_init_inputs() -> list[int]:
-    return []

@@ -24,11 +24,3 @@ class Model(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight
-
-
-def get_inputs() -> list[Tensor]:
-    return [rows(**LARGE)]
-
-
-def get_init_inputs() -> list[int]:
-    return [WIDTH]

@@ -24,11 +24,3 @@ class Model(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x * self.weight + self.bias
-
-
-def get_inputs() -> list[Tensor]:
-    return [rows(**LARGE)]
-
-
-def get_init_inputs() -> list[int]:
-    return [WIDTH]

@@ -23,11 +23,3 @@ class Model(nn.Module):
     def forward(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         out = self.decay * state + (1 - self.decay) * x
         return out, out.clone()
-
-
-def get_inputs() -> list[Tensor]:
-    return list(step(**LARGE))
-
-
-def get_init_inputs() -> list[int]:
-    return []

@@ -18,11 +18,3 @@ class Model(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.stack([x.pow(4).sum(), x.abs().sum(), x.mean()])
-
-
-def get_inputs() -> list[Tensor]:
-    return [draw(**LARGE)]
-
-
-def get_init_inputs() -> list[int]:
-    return []

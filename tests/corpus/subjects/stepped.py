@@ -22,11 +22,3 @@ class Model(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.where(x > self.level, x, -1.0)
-
-
-def get_inputs() -> list[Tensor]:
-    return [rows(**LARGE)]
-
-
-def get_init_inputs() -> list[int]:
-    return []

@@ -24,11 +24,3 @@ class Model(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.share, self.training) * self.factor
-
-
-def get_inputs() -> list[Tensor]:
-    return [draw(**LARGE)]
-
-
-def get_init_inputs() -> list[int]:
-    return []

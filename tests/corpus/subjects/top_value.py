@@ -19,11 +19,3 @@ class Model(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         values, indices = torch.max(x, -1)
         return values, indices
-
-
-def get_inputs() -> list[Tensor]:
-    return [rows(**LARGE)]
-
-
-def get_init_inputs() -> list[int]:
-    return []

@@ -23,11 +23,3 @@ class Model(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.norm(x)
-
-
-def get_inputs() -> list[Tensor]:
-    return [signals(**LARGE)]
-
-
-def get_init_inputs() -> list[int]:
-    return [CHANNELS]

@@ -24,11 +24,3 @@ class Model(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.relu(self.linear(x))
-
-
-def get_inputs() -> list[Tensor]:
-    return [rows(**LARGE)]
-
-
-def get_init_inputs() -> list[int]:
-    return [IN, OUT]

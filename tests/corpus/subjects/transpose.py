@@ -18,11 +18,3 @@ class Model(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x.transpose(-1, -2).contiguous()
-
-
-def get_inputs() -> list[Tensor]:
-    return [matrices(**LARGE)]
-
-
-def get_init_inputs() -> list[int]:
-    return []

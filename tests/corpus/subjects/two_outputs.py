@@ -18,11 +18,3 @@ class Model(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return x * x.abs(), x / (1 + x.abs())
-
-
-def get_inputs() -> list[Tensor]:
-    return [rows(**LARGE)]
-
-
-def get_init_inputs() -> list[int]:
-    return []

@@ -23,11 +23,3 @@ class Model(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         return self.table(ids) * 2.0
-
-
-def get_inputs() -> list[Tensor]:
-    return [ids(**LARGE)]
-
-
-def get_init_inputs() -> list[int]:
-    return []

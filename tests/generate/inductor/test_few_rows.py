@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pytest
-import torch
 
 from kernelllm_judge.core.records import Completion
-from kernelllm_judge.environment import find_environment
 from kernelllm_judge.judging import Criteria, Judge
 from kernelllm_judge.render.render import render
 from kernelllm_judge.target.live import LiveTarget, load_target
@@ -167,13 +165,6 @@ class Narrow(Layers):
         return torch.relu(self.layers[0](x))
 """
 NOTE = "products of few rows as kernels"
-
-
-@pytest.fixture(scope="module")
-def judge() -> Iterator[Judge]:
-    torch.set_num_threads(1)
-    with Judge(find_environment("cpu")) as judge:
-        yield judge
 
 
 @pytest.fixture(scope="module")

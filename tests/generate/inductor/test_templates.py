@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from kernelllm_judge.core.records import Completion
-from kernelllm_judge.environment import find_environment
 from kernelllm_judge.judging import Criteria, Judge
 from kernelllm_judge.render.render import render
 from kernelllm_judge.target.live import LiveTarget, load_target
@@ -32,13 +31,6 @@ pytestmark = pytest.mark.slow
 
 PROJECT = Path(__file__).parents[2] / "data" / "templates"
 TARGETS = {target.name: target for target in scan_file(PROJECT / "products.py", PROJECT).targets}
-
-
-@pytest.fixture(scope="module")
-def judge() -> Iterator[Judge]:
-    torch.set_num_threads(1)
-    with Judge(find_environment("cpu")) as judge:
-        yield judge
 
 
 @pytest.fixture

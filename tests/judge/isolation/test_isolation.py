@@ -4,12 +4,12 @@ import ctypes
 import json
 import os
 import re
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from attacks import CALLS, FILES, FORWARD, attempt, need, set_stage
+from waiting import wait_until
 
 from kernelllm_judge.core.errors import ConfigError
 from kernelllm_judge.handle import WorkerDied
@@ -70,13 +70,6 @@ def load(server, source, seconds=30.0):
 def run(server, source):
     """What the module raised on purpose."""
     return load(server, source)["error"]["message"]
-
-
-def wait_until(condition, what, seconds=20.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, what
-        os.sched_yield()
 
 
 def gone(pid):
@@ -198,7 +191,7 @@ def test_a_daemon_ends_although_its_worker_lives_on(server):
     source = "import os, time\nr, w = os.pipe()\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        os.write(w, str(os.getpid()).encode())\n        while True: time.sleep(60)\n    os._exit(0)\nos.wait()\nraise ValueError(os.read(r, 20).decode())"
     with server.worker(30.0) as worker:
         pid = int(worker.request("load", source=source + FORWARD)["error"]["message"])
-        wait_until(gone(pid), "the daemon lives")
+        wait_until(gone(pid))
         assert worker.request("load", source=FORWARD) == {"ok": True}
 
 
@@ -208,7 +201,7 @@ def test_a_worker_that_exits_takes_its_children_along(server):
     )
     with pytest.raises(WorkerDied, match="status 0"):
         load(server, source)
-    wait_until(lambda: not children(server), "children are left")
+    wait_until(lambda: not children(server))
 
 
 def test_a_fork_bomb_is_ended_and_the_server_serves_on(server):
@@ -220,7 +213,7 @@ def test_a_fork_bomb_is_ended_and_the_server_serves_on(server):
             120.0,
         )
     assert load(server, "import torch") == {"ok": True}
-    wait_until(lambda: not children(server), "children are left")
+    wait_until(lambda: not children(server))
 
 
 def test_threads_count_as_well(server):
@@ -267,7 +260,7 @@ def test_the_number_of_files_is_bounded(server):
 def test_no_folder_is_too_deep_to_be_removed(server):
     source = "import os\nwhere = os.getcwd()\nfor n in range(150):\n    os.mkdir('d' * 200)\n    os.chdir('d' * 200)\nopen('f', 'w')\nos.mkdir('closed', 0)\nraise ValueError(where)"
     folder = Path(run(server, source))
-    wait_until(lambda: not folder.exists(), "the folder is left")
+    wait_until(lambda: not folder.exists())
 
 
 def test_removing_follows_no_link(tmp_path):

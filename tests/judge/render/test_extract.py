@@ -162,7 +162,7 @@ ADVERSARIAL = {
 }
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", ADVERSARIAL)
 def test_work_grows_with_the_length_and_not_with_its_square(
     monkeypatch: pytest.MonkeyPatch, name: str

@@ -138,7 +138,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], l
     torch.save(JOBS, folder / "given.pt")
     command = [sys.executable, str(ROOT / "tests/data/run_device.py"), "given.pt", "taken.pt"]
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder, timeout=240)
     assert done.returncode == 0, done.stderr[-3000:]
     return dict(torch.load(folder / "taken.pt"))
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kernelllm_judge.core.records import Completion, Verdict
-from kernelllm_judge.environment import find_environment
 from kernelllm_judge.judging import Criteria, Judge
 from kernelllm_judge.render.render import render
 from kernelllm_judge.target.live import load_target
@@ -70,18 +69,17 @@ def forward(self, x):
 
 
 @pytest.fixture(scope="module")
-def decide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, str], Verdict]]:
+def decide(tmp_path_factory: pytest.TempPathFactory, judge: Judge) -> Callable[[str, str], Verdict]:
     path: Path = tmp_path_factory.mktemp("types") / "layers.py"
     path.write_text(MODULES)
     lives = {t.name: load_target(path.parent, t) for t in scan_file(path, path.parent).targets}
-    with Judge(find_environment("cpu")) as judge:
 
-        def decide(name: str, result: str) -> Verdict:
-            text = KERNEL.replace("RESULT", result)
-            candidate = render(Completion("files", 0, text, "kernel_module"), lives[name])
-            return judge.judge(candidate, Criteria(lives[name]))
+    def decide(name: str, result: str) -> Verdict:
+        text = KERNEL.replace("RESULT", result)
+        candidate = render(Completion("files", 0, text, "kernel_module"), lives[name])
+        return judge.judge(candidate, Criteria(lives[name]))
 
-        yield decide
+    return decide
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,13 @@ import dataclasses
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from corpus.entries import load
 from without_torch import run_without_torch
 
 from kernelllm_judge.static_check.allowed import INSIDE_TORCH, MEMBERS, OTHER_MEMBERS
 from kernelllm_judge.static_check.static_check import find_violations
-
-CORPUS = Path(__file__).parents[2] / "corpus"
 
 CHECK = """
 import dataclasses, json
@@ -37,8 +35,7 @@ ATTRIBUTES = [
 
 
 def test_every_source_gives_the_same_findings_without_torch():
-    files = sorted((CORPUS / "honest").glob("*.py")) + sorted((CORPUS / "cheats").glob("*.py"))
-    sources = [file.read_text(encoding="utf-8") for file in files]
+    sources = [entry.text for entry in load() if entry.kind != "fenced"]
     sources += [TOUCHES.format(expression) for expression in ATTRIBUTES]
     done = run_without_torch(CHECK, stdin=json.dumps(sources))
     assert done.returncode == 0, done.stderr

@@ -58,7 +58,7 @@ def test_what_the_compiler_says_ends_with_its_reason():
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment["PYTHONPATH"] = str(HERE.parents[2])
     done = subprocess.run(
-        [sys.executable, __file__], capture_output=True, text=True, env=environment, timeout=120
+        [sys.executable, __file__], capture_output=True, text=True, env=environment, timeout=240
     )
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout)

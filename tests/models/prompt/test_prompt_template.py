@@ -109,7 +109,7 @@ def test_the_worked_example_of_our_template_works() -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ast
 import textwrap
-from collections.abc import Iterator
 
 import pytest
 from rendering import live, rendered
 
 from kernelllm_judge.candidate import Speed, judge_candidate
 from kernelllm_judge.core.records import Verdict
-from kernelllm_judge.environment import find_environment
 from kernelllm_judge.judging import Criteria, Judge
 from kernelllm_judge.render.errors import RenderError
 from kernelllm_judge.static_check.static_check import find_violations
@@ -69,12 +67,6 @@ def body_of(target: str, text: str) -> str:
     """``forward`` of the likeliest rendering."""
     tree = ast.parse(rendered(target, text).source)
     return next(ast.unparse(n) for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "forward")
-
-
-@pytest.fixture(scope="module")
-def judge() -> Iterator[Judge]:
-    with Judge(find_environment("cpu")) as opened:
-        yield opened
 
 
 def judged(judge: Judge, target: str, text: str) -> Verdict:
