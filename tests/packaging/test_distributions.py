@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from installed import TORCH, build, environment
 from projects import COMMAND
+from try_wheels import ANSWER, REFERENCE
 
 import kernelllm_judge
 import kernelllm_runtime
@@ -110,9 +111,13 @@ def test_a_checkout_installs_what_lies_in_it_and_a_release_the_same_version(
         f"{name} @ {(checkout / folder).as_uri()}" for name, folder in zip(names, SIBLINGS, strict=True)
     ]
     assert of_wheel(build(checkout, tmp_path / "direct")) == beside
-    command = [sys.executable, "-m", "build", str(checkout), "--outdir", str(tmp_path / "release")]
-    subprocess.run(command, check=True, capture_output=True)
-    [sdist], [wheel] = (list((tmp_path / "release").glob(f"*.{kind}")) for kind in ("tar.gz", "whl"))
+    command = [sys.executable, "-m", "build", "--outdir", str(tmp_path / "release")]
+    for folder in (*SIBLINGS, "."):  # a wheel is built from its sdist, where the folders beside are missing
+        subprocess.run([*command, str(checkout / folder)], check=True, capture_output=True)
+    built = {path.name for path in (tmp_path / "release").glob("*.whl")}
+    version = pytest_kernelllm.__version__
+    assert built == {f"{name}-{version}-py3-none-any.whl" for name in (*SIBLINGS, "pytest_kernelllm")}
+    [sdist], [wheel] = (list((tmp_path / "release").glob(f"pytest_*.{kind}")) for kind in ("tar.gz", "whl"))
     assert of_wheel(wheel) == pins
     with tarfile.open(sdist) as archive:
         names = [name.partition("/")[2] for name in archive.getnames()]
@@ -194,46 +199,6 @@ def run(python: Path, *arguments: str, cwd: Path, **environ: str) -> subprocess.
         [python, *arguments], cwd=cwd, env=kept | environ, capture_output=True, text=True, check=False
     )
 
-
-REFERENCE = """
-import torch
-from torch import nn
-
-print("imported")
-
-
-class Model(nn.Module):
-    def forward(self, x):
-        return torch.relu(x) + 1
-
-
-def get_inputs():
-    return [torch.randn(16, 100)]
-
-
-def get_init_inputs():
-    return []
-"""
-
-ANSWER = """
-import torch
-import triton
-import triton.language as tl
-
-
-@triton.jit
-def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + i, i < n)
-    tl.store(out_ptr + i, tl.where(x < 0.0, 0.0, x) + 1.0, i < n)
-
-
-class ModelNew(torch.nn.Module):
-    def forward(self, x):
-        out = torch.empty_like(x)
-        kernel[(triton.cdiv(x.numel(), 256),)](x, out, x.numel(), BLOCK=256)
-        return out
-"""
 
 FROM_PYTHON = """
 import sys
