@@ -14,15 +14,11 @@ import random
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from benchmarks.rows import Row, command
-
-AT_ONCE = 8
-"""Problems of one ``kernelllm bench``, which judges about as many at once; none begins after the limit."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -44,24 +40,17 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
     if not files:
         raise SystemExit(f"{options.kernelbench} holds no level1; name a checkout of KernelBench.")
     drawn = random.Random(options.seed).sample(files, min(options.problems, len(files)))
-    end = time.monotonic() + options.limit
-    for start in range(0, len(drawn), AT_ONCE):
-        part = drawn[start : start + AT_ONCE]
-        names = {f"{file.parent.name}/{file.name}": file for file in part}
-        report = _bench(names, end - time.monotonic(), options.search)
-        for scored in (report or {"targets": []})["targets"]:
-            problem = scored["problem"]
-            name = f"level{problem['level']}/{problem['name']}"
-            names.pop(name, None)
-            yield _row(name.removesuffix(".py"), scored)
-        for name in names:
-            yield Row(name.removesuffix(".py"), "", None, None, "ms", note="no verdict in time")
+    names = {f"{file.parent.name}/{file.name}": file for file in drawn}
+    for scored in _bench(names, options.limit, options.search):
+        name = f"level{scored['problem']['level']}/{scored['problem']['name']}"
+        del names[name]
+        yield _row(name.removesuffix(".py"), scored)
+    for name in names:
+        yield Row(name.removesuffix(".py"), "", None, None, "ms", note="no verdict in time")
 
 
-def _bench(names: dict[str, Path], seconds: float, search: float) -> dict[str, Any] | None:
-    """Returns the report of ``kernelllm bench`` over some problems; None where it does not end in time."""
-    if seconds < 30:
-        return None
+def _bench(names: dict[str, Path], seconds: float, search: float) -> list[dict[str, Any]]:
+    """Returns what ``kernelllm bench`` found about some problems; it is interrupted, and writes what is finished, after a time."""
     with tempfile.TemporaryDirectory() as folder:
         for name, file in names.items():
             place = Path(folder, "problems", name)
@@ -70,12 +59,16 @@ def _bench(names: dict[str, Path], seconds: float, search: float) -> dict[str, A
         levels = ",".join(sorted({name[5] for name in names}))
         bench = [*command("kernelllm"), "bench", "--kernelbench", levels, "--kernelbench-path", "problems"]
         more = ["--generator", "inductor", "-k", "1", "--search", f"{search:g}", "--json", "report.json"]
-        try:
-            subprocess.run([*bench, *more], cwd=folder, timeout=seconds, check=False, capture_output=True)
-        except subprocess.TimeoutExpired:
-            return None
+        with subprocess.Popen([*bench, *more], cwd=folder, stdout=subprocess.DEVNULL) as process:
+            try:
+                process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                process.terminate()
         file = Path(folder, "report.json")
-        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+        found: list[dict[str, Any]] = (
+            json.loads(file.read_text(encoding="utf-8"))["targets"] if file.is_file() else []
+        )
+        return found
 
 
 def _row(name: str, scored: dict[str, Any]) -> Row:
