@@ -14,6 +14,7 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import random
 import re
 import signal
 import statistics
@@ -47,7 +48,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kernelbench", type=Path, required=True, metavar="CHECKOUT")
     parser.add_argument("--only", default="*", metavar="GLOB", help="candidates by name")
     parser.add_argument(
-        "--limit", type=float, default=280.0, metavar="SECONDS", help="begin no other evaluation"
+        "--limit", type=float, default=240.0, metavar="SECONDS", help="begin no other evaluation"
     )
     parser.add_argument("--each", type=float, default=90.0, metavar="SECONDS", help="for one evaluation")
 
@@ -61,16 +62,15 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
     if not (checkout / "src" / "kernelbench" / "eval.py").is_file():
         raise SystemExit(f"{checkout} is no checkout of KernelBench: it has no src/kernelbench/eval.py.")
     entries = [e for e in load(options.only) if e.runs_on("cuda") and not HARMFUL.search(e.text)]
-    begun = time.monotonic()
-    ours = {outcome.entry.name: outcome for outcome in CorpusJudge("cuda", 8).judge(entries)}
+    random.Random(0).shuffle(entries)
+    end = time.monotonic() + options.limit
     theirs: dict[str, dict[str, Any]] = {}
-    for entry in sorted(entries, key=lambda e: e.name.partition("__")[2]):  # a few of each subject first
-        if time.monotonic() - begun < options.limit:
+    for entry in entries:
+        if time.monotonic() < end:
             theirs[entry.name] = _evaluate(checkout, entry.subject, entry.text, options.each)
-            print(
-                f"  {entry.name}: {theirs[entry.name]['passed']}, here {ours[entry.name].status}", flush=True
-            )
+            print(f"  {entry.name}: {'passes' if theirs[entry.name]['passed'] else 'is refused'}", flush=True)
     both = [entry for entry in entries if entry.name in theirs]
+    ours = {outcome.entry.name: outcome for outcome in CorpusJudge("cuda", 8).judge(both)}
     for kind, better in (("honest", more), ("cheat", less)):
         named = [e.name for e in both if e.kind == kind]
         if not named:

@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
     names = {f"{file.parent.name}/{file.name}": file for file in drawn}
     for scored in _bench(names, options.limit, options.search):
         name = f"level{scored['problem']['level']}/{scored['problem']['name']}"
-        del names[name]
+        names.pop(name, None)
         yield _row(name.removesuffix(".py"), scored)
     for name in names:
         yield Row(name.removesuffix(".py"), "", None, None, "ms", note="no verdict in time")
