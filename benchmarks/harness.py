@@ -69,8 +69,9 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
         if time.monotonic() < end:
             theirs[entry.name] = _evaluate(checkout, entry.subject, entry.text, options.each)
             print(f"  {entry.name}: {'passes' if theirs[entry.name]['passed'] else 'is refused'}", flush=True)
-    both = [entry for entry in entries if entry.name in theirs]
-    ours = {outcome.entry.name: outcome for outcome in CorpusJudge("cuda", 8).judge(both)}
+    seen = [entry for entry in entries if entry.name in theirs]
+    ours = {outcome.entry.name: outcome for outcome in CorpusJudge("cuda", 8).judge(seen)}
+    both = [entry for entry in seen if entry.name in ours]
     for kind, better in (("honest", more), ("cheat", less)):
         named = [e.name for e in both if e.kind == kind]
         if not named:
