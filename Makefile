@@ -57,7 +57,7 @@ test-gpu: $(READY)  ## tests that need a CUDA GPU
 	$(PY) -m pytest -m gpu tests/gpu $(ARGS)
 
 bench: $(READY)  ## what the installed, unused plugin adds to a pytest session
-	$(PY) benchmarks/startup.py $(ARGS)
+	$(PY) -m benchmarks startup --out build/benchmarks $(ARGS)
 
 catch: $(READY)  ## the catch table: every cheat in tests/corpus and the rule that stops it (ARGS="--device cuda --jobs 8", --mutate)
 	$(PY) -m tests.corpus $(ARGS)

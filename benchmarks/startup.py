@@ -1,11 +1,12 @@
-"""What the installed, unused plugin adds to a pytest session.
+"""What the installed, unused plugin adds to a pytest session, and what production code imports.
 
-Runs one session of a single empty test again and again, in turns with and without the plugin, and
-prints the medians, which heavy modules the plugin imported and which files it left behind. Other
-plugins are switched off, so that nothing they import is free for ours.
+Sessions of a single empty test, in turns with and without the plugin, other plugins switched off; then interpreters that import
+the marker. Every figure is the median of whole processes. Exit with an error if the unused plugin imports torch or leaves a file.
 
-    python benchmarks/startup.py [--runs 30]
+    python -m benchmarks startup [--runs 30]
 """
+
+from __future__ import annotations
 
 import argparse
 import json
@@ -15,89 +16,82 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 
-PLUGIN = "kernelllm"
-HEAVY = ("torch", "triton", "numpy", "transformers", "libcst", "rich", "pynvml")
+from benchmarks.rows import Row, interleaved
 
+PLUGIN = "kernelllm"
 SESSION = "import sys, pytest; code = pytest.main(sys.argv[1:]); sys.exit(code)"
 PROBE = SESSION.replace("sys.exit", "import json; print(json.dumps(sorted(sys.modules))); sys.exit")
+IMPORTS = {"an interpreter": "pass", "import kernelllm_runtime": "import kernelllm_runtime"}
 
 
-def command(code: str, folder: Path, *, with_plugin: bool) -> list[str]:
-    """An interpreter that runs ``code``, which starts pytest on ``folder`` with or without the plugin."""
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the options."""
+    parser.add_argument("--runs", type=int, default=30, help="sessions of each kind")
+
+
+def run(options: argparse.Namespace) -> Iterator[Row]:
+    """Yields what the plugin and the marker's import add."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folders = {kind: _project(Path(scratch), kind) for kind in ("with", "without")}
+        commands = {kind: _session(SESSION, folder, kind == "with") for kind, folder in folders.items()}
+        # These two also fill the file cache and write bytecode.
+        seen = [
+            set(json.loads(_timed(_session(PROBE, folders[kind], kind == "with"), folders[kind])[1]))
+            for kind in folders
+        ]
+        times = _rounds(commands, options.runs, Path(scratch))
+        written = {path.name for path in folders["with"].rglob("*")} - {
+            path.name for path in folders["without"].rglob("*")
+        }
+    imported = seen[0] - seen[1]
+    if "torch" in imported or written:
+        raise SystemExit(f"The unused plugin imports torch or leaves files: {written}.")
+    note = f"{len(imported)} modules, no torch, no file written"
+    yield _added("a pytest session", "without the plugin", times["without"], times["with"], note)
+    commands = {name: [sys.executable, "-c", code] for name, code in IMPORTS.items()}
+    bare, marker = _rounds(commands, options.runs, Path.cwd()).values()
+    yield _added("import kernelllm_runtime", "a bare interpreter", bare, marker, "")
+
+
+def _added(what: str, peer: str, without: list[float], with_it: list[float], note: str) -> Row:
+    added = statistics.median(b - a for a, b in zip(without, with_it, strict=True))
+    middle = [statistics.median(times) for times in (without, with_it)]
+    return Row(what, peer, *middle, unit="ms", note=f"{added:.1f} ms added" + (f"; {note}" if note else ""))
+
+
+def _rounds(commands: dict[str, list[str]], runs: int, folder: Path) -> dict[str, list[float]]:
+    times: dict[str, list[float]] = {name: [] for name in commands}
+    for name in interleaved(commands, runs):
+        times[name].append(_timed(commands[name], folder)[0])
+    return times
+
+
+def _session(code: str, folder: Path, with_plugin: bool) -> list[str]:
     plugins = {plugin.name for plugin in entry_points(group="pytest11")}
+    if PLUGIN not in plugins:
+        raise SystemExit("pytest-kernelllm is not installed in this environment: run `make venv` first.")
     blocked = sorted(plugins - {PLUGIN} if with_plugin else plugins)
     switches = [word for name in blocked for word in ("-p", f"no:{name}")]
     return [sys.executable, "-c", code, "-q", f"--rootdir={folder}", *switches, str(folder)]
 
 
-def run(code: str, folder: Path, *, with_plugin: bool) -> tuple[float, str]:
-    """Seconds that the session took, interpreter included, and what it printed."""
-    started = time.perf_counter()
-    done = subprocess.run(
-        command(code, folder, with_plugin=with_plugin),
-        cwd=folder,
-        env={**os.environ, "PYTEST_ADDOPTS": ""},
-        capture_output=True,
-        text=True,
-    )
-    seconds = time.perf_counter() - started
+def _timed(command: Sequence[str], folder: Path) -> tuple[float, str]:
+    """Milliseconds of a process, and the last line that it printed."""
+    begun = time.perf_counter()
+    environment = {**os.environ, "PYTEST_ADDOPTS": ""}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    seconds = time.perf_counter() - begun
     if done.returncode:
-        raise SystemExit(f"The session failed, so there is nothing to measure:\n{done.stdout}{done.stderr}")
-    return seconds, done.stdout
+        raise SystemExit(f"{command} failed, so there is nothing to measure:\n{done.stdout}{done.stderr}")
+    return 1e3 * seconds, (done.stdout.splitlines() or [""])[-1]
 
 
-def new_project(parent: Path, name: str) -> Path:
+def _project(parent: Path, name: str) -> Path:
     folder = parent / name
     folder.mkdir()
     (folder / "test_nothing.py").write_text("def test_nothing():\n    pass\n")
     return folder
-
-
-def left_behind(folder: Path) -> set[str]:
-    return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
-
-
-def modules(folder: Path, *, with_plugin: bool) -> set[str]:
-    """Names of the modules that are imported by the end of a session."""
-    _, printed = run(PROBE, folder, with_plugin=with_plugin)
-    return set(json.loads(printed.splitlines()[-1]))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=30, help="sessions of each kind (default: 30)")
-    runs = parser.parse_args().runs
-    if runs < 2:
-        parser.error("--runs must be at least 2: there is no spread to show for fewer.")
-    if PLUGIN not in {plugin.name for plugin in entry_points(group="pytest11")}:
-        raise SystemExit("pytest-kernelllm is not installed in this environment: run `make venv` first.")
-
-    with tempfile.TemporaryDirectory() as scratch:
-        without, with_it = (new_project(Path(scratch), name) for name in ("without", "with"))
-        # The first sessions fill the file cache and write bytecode; they are not counted.
-        imported = modules(with_it, with_plugin=True) - modules(without, with_plugin=False)
-        seconds: dict[bool, list[float]] = {False: [], True: []}
-        for turn in range(runs):
-            for with_plugin in (False, True) if turn % 2 else (True, False):
-                folder = with_it if with_plugin else without
-                seconds[with_plugin].append(run(SESSION, folder, with_plugin=with_plugin)[0])
-        written = left_behind(with_it) - left_behind(without)
-
-    baseline, total = (1000 * statistics.median(seconds[kind]) for kind in (False, True))
-    added = [1000 * (b - a) for a, b in zip(seconds[False], seconds[True], strict=True)]
-    low, _, high = statistics.quantiles(added, n=4)
-    print(f"{runs} sessions of each kind, in turns; medians")
-    print(f"  without the plugin  {baseline:7.1f} ms")
-    print(f"  with the plugin     {total:7.1f} ms")
-    print(f"  added               {statistics.median(added):7.1f} ms  (middle half: {low:.1f} to {high:.1f})")
-    print(f"  modules imported    {len(imported):5d}")
-    print(f"  torch imported      {'yes' if 'torch' in imported else 'no'}")
-    print(f"  heavy modules       {', '.join(name for name in HEAVY if name in imported) or 'none'}")
-    print(f"  files written       {', '.join(sorted(written)) or 'none'}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,11 +1,10 @@
 """Verdicts a minute of ``kernelllm verify --pairs``, with one GPU and with all of them, timing included.
 
-    python benchmarks/throughput.py [--pairs 120] [--rows 8192] [--out throughput.json]
+Distinct pairs in KernelBench's form, about 15 candidates for each reference that differ in their text, a quarter of them wrong.
+Other pairs are judged first, so that every run finds the caches of compiled kernels filled. The rate leaves out the first and the
+last tenth of the verdicts: starting up and running dry. Without a GPU: Triton's interpreter, one process against two.
 
-Writes ``--pairs`` distinct pairs a GPU: references in KernelBench's form with about 15 candidates each that differ in
-their text, a quarter of them wrong. Other pairs are judged first, so that every run finds the caches of compiled kernels
-filled. The sustained rate leaves out the first and the last tenth: starting up and running dry. Exit 1 if a verdict is not
-what the pair was made for. Without a GPU: Triton's interpreter, one process against two.
+    python -m benchmarks throughput [--pairs 120] [--rows 8192]
 """
 
 from __future__ import annotations
@@ -13,14 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
-import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.rows import Row, command, more
 from kernelllm_judge.environment import equal_gpus, find_gpus
 
 COLUMNS = 2048
@@ -95,20 +93,33 @@ ROWS = (
 """What a row becomes, for PyTorch and for Triton."""
 
 
-@dataclass(frozen=True)
-class Rate:
-    """One run. Times in seconds."""
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the options."""
+    parser.add_argument("--pairs", type=int, default=120, help="distinct pairs a GPU")
+    parser.add_argument(
+        "--rows", type=int, help=f"of {COLUMNS} elements (default 8192; without a GPU 4 of 64)"
+    )
 
-    what: str
-    pairs: int
-    seconds: float
-    first_verdict: float
-    a_minute: float
-    """Verdicts a minute over the whole run, its start included."""
-    sustained: float
-    """Verdicts a minute between the first and the last tenth of the verdicts."""
-    surprises: list[str]
-    """Pairs whose verdict is not what they were made for."""
+
+def run(options: argparse.Namespace) -> Iterator[Row]:
+    """Yields the rate of one GPU, and that of all beside it."""
+    gpus = equal_gpus(find_gpus())
+    rows, columns = (options.rows or 8192, COLUMNS) if gpus else (options.rows or 4, 64)
+    with tempfile.TemporaryDirectory() as folder:
+        write_pairs(Path(folder), 2 * len(ROWS), rows, columns, first=UNTIMED)
+        _rate(Path(folder), [], None)
+    alone = 0.0
+    for number in sorted({1, len(gpus)}) if gpus else (1, 2):
+        what = f"{number} × {gpus[0].name}" if gpus else f"interpreter, processes: {number}"
+        listed = ",".join(gpu.uuid for gpu in gpus[:number]) if gpus else None
+        with tempfile.TemporaryDirectory() as folder:
+            write_pairs(Path(folder), options.pairs * (number if gpus else 1), rows, columns)
+            rate, note = _rate(Path(folder), [] if gpus else ["--workers", str(number)], listed)
+        if number == 1:
+            alone = rate
+            yield Row(what, "", None, rate, "verdicts/min", note=note)
+        else:
+            yield more(what, "one", alone, rate, "verdicts/min", note)
 
 
 def write_pairs(folder: Path, count: int, rows: int, columns: int, first: int = 0) -> None:
@@ -127,94 +138,25 @@ def write_pairs(folder: Path, count: int, rows: int, columns: int, first: int = 
         (pair / "candidate.py").write_text(text)
 
 
-def run(what: str, folder: Path, arguments: list[str], visible: str | None) -> Rate:
-    """Judge a folder of pairs, noting when each verdict comes."""
-    command = [sys.executable, "-m", "pytest_kernelllm.cli", "verify", "--pairs", str(folder), "--json", "-"]
-    environment = dict(os.environ)
-    if visible is not None:
-        environment["CUDA_VISIBLE_DEVICES"] = visible
-    start = time.monotonic()
-    times, surprises = [], []
-    with subprocess.Popen(
-        [*command, *arguments], env=environment, stdout=subprocess.PIPE, text=True
-    ) as process:
+def _rate(folder: Path, arguments: list[str], visible: str | None) -> tuple[float, str]:
+    """Judges a folder of pairs; verdicts a minute, and what else is worth knowing.
+
+    Raises:
+        SystemExit: a verdict is not what its pair was made for, or none came.
+    """
+    environment = dict(os.environ) | ({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible})
+    verify = [*command("kernelllm"), "verify", "--pairs", str(folder), "--json", "-", *arguments]
+    begun, times = time.monotonic(), []
+    with subprocess.Popen(verify, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            times.append(time.monotonic() - start)
+            times.append(time.monotonic() - begun)
             found = json.loads(line)
-            expected = "rejected" if found["name"].startswith("wrong") else "accepted"
-            if found["verdict"] != expected:
-                surprises.append(f"{found['name']}: {found['verdict']}: {found['reason']}")
-    if not times:
-        raise SystemExit(f"no verdict came; `{' '.join(command)}` exited with status {process.returncode}")
+            if found["verdict"] != ("rejected" if found["name"].startswith("wrong") else "accepted"):
+                raise SystemExit(f"{found['name']}: {found['verdict']}: {found['reason']}")
+    if len(times) < 3:
+        raise SystemExit(f"`{' '.join(verify)}` gave {len(times)} verdicts.")
     tenth = len(times) // 10
     middle = times[tenth : len(times) - tenth]
-    return Rate(
-        what=what,
-        pairs=len(times),
-        seconds=round(times[-1], 2),
-        first_verdict=round(times[0], 2),
-        a_minute=round(60 * len(times) / times[-1], 1),
-        sustained=round(60 * (len(middle) - 1) / max(middle[-1] - middle[0], 1e-9), 1),
-        surprises=surprises,
-    )
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--pairs", type=int, default=120, help="distinct pairs a GPU")
-    parser.add_argument(
-        "--rows", type=int, help=f"rows of {COLUMNS} elements (default 8192; without a GPU 4 of 64)"
-    )
-    parser.add_argument("--workers", type=int, help="judging processes a GPU (default: kernelllm's own)")
-    parser.add_argument("--out", type=Path, help="write the figures as JSON")
-    options = parser.parse_args()
-    gpus = equal_gpus(find_gpus())
-    plans: list[tuple[str, int, list[str], str | None]]
-    if gpus:
-        rows, columns = options.rows or 8192, COLUMNS
-        plans = []
-        for number in sorted({1, len(gpus)}):
-            workers = ["--workers", str(options.workers * number)] if options.workers else []
-            listed = ",".join(gpu.uuid for gpu in gpus[:number])
-            plans.append((f"{number} × {gpus[0].name}", options.pairs * number, workers, listed))
-    else:
-        rows, columns = options.rows or 4, 64
-        plans = [
-            (f"interpreter, {n} process{'es' * (n > 1)}", options.pairs, ["--workers", str(n)], None)
-            for n in (1, 2)
-        ]
-    rates: list[Rate] = []
-    with tempfile.TemporaryDirectory() as folder:
-        write_pairs(Path(folder), 2 * len(ROWS), rows, columns, first=UNTIMED)
-        run("caches", Path(folder), *plans[0][2:])
-    for what, count, arguments, visible in plans:
-        with tempfile.TemporaryDirectory() as folder:
-            write_pairs(Path(folder), count, rows, columns)
-            rates.append(run(what, Path(folder), arguments, visible))
-        rate = rates[-1]
-        print(
-            f"{what}: {rate.pairs} pairs in {rate.seconds:.1f} s, first verdict after {rate.first_verdict:.1f} s, "
-            f"{rate.a_minute:.0f} verdicts/min, sustained {rate.sustained:.0f}",
-            flush=True,
-        )
-        for surprise in rate.surprises:
-            print(f"  not as made: {surprise}")
-    ratio = rates[-1].sustained / rates[0].sustained
-    print(f"{rates[-1].what} against {rates[0].what}: {ratio:.2f} times as many")
-    if options.out:
-        figures = {
-            "cores": len(os.sched_getaffinity(0)),
-            "machine": platform.machine(),
-            "elements": rows * columns,
-            "runs": [asdict(rate) for rate in rates],
-            "ratio": round(ratio, 3),
-        }
-        options.out.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    return 1 if any(rate.surprises for rate in rates) else 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+    rate = 60 * (len(middle) - 1) / max(middle[-1] - middle[0], 1e-9)
+    return rate, f"{len(times)} pairs, the first after {times[0]:.1f} s"

@@ -2,10 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
+from kernelllm_runtime import __version__
+
 if TYPE_CHECKING:
     from kernelllm_judge.in_memory import JudgedKernel, adopt, judge
 
-__version__ = "0.1.0"
 __all__ = ["JudgedKernel", "__version__", "adopt", "judge"]
 
 

@@ -21,8 +21,9 @@ from kernelllm_judge.core.targets import Target
 from kernelllm_judge.environment import find_environment, take_gpu
 from kernelllm_judge.isolation.isolation import probe_isolation
 from kernelllm_judge.judging import Judge
+from kernelllm_judge.pair_files import find_reference, read_text
 from kernelllm_judge.target.calls import as_call
-from kernelllm_judge.target.live import live_class
+from kernelllm_judge.target.live import LiveTarget, live_class, load_target
 from kernelllm_runtime.adopted import KernelLLMWarning
 from kernelllm_runtime.install import install
 from kernelllm_runtime.instance import OWN_CLASS, TextKernel, dispatching, swap
@@ -50,7 +51,7 @@ class JudgedKernel:
 
 
 def judge(
-    reference: type[nn.Module] | nn.Module,
+    reference: type[nn.Module] | nn.Module | str | Path,
     candidate: str | Path | Callable[..., Any],
     *,
     cases: Inputs | Mapping[str, Inputs] | None = None,
@@ -74,12 +75,13 @@ def judge(
     ``kernelllm verify --pairs``.
 
     Args:
-        reference: an ``nn.Module`` class, or an instance that is judged as it is. Its file must be readable.
+        reference: an ``nn.Module`` class, or an instance that is judged as it is; its file must be readable. Or a file in
+            KernelBench's form (``Model``, ``get_inputs``, ``get_init_inputs``), or ``file.py::Class`` with a marked class.
         candidate: a kernel module or an answer with a ``ModelNew``: its text, its file, or the function ``forward`` of an
             imported kernel module.
         cases: how to call the reference: a callable or a mapping of names to callables, as ``inputs`` of
             ``triton_candidate``; or example arguments (a tensor, a tuple, a dict of keyword arguments), of whose shapes,
-            dtypes and scale others are drawn. May be left out for a marked class, whose marker then describes the call.
+            dtypes and scale others are drawn. Left out for a file, and for a marked class whose marker describes the call.
         init: the constructor's arguments, as for ``triton_candidate``; not used for an instance.
         dtypes: as for ``triton_candidate``, like ``dims``, ``backward``, ``training``, ``tolerance`` and ``nonfinite``.
         dims: the inclusive range of each dimension that may vary.
@@ -99,18 +101,18 @@ def judge(
 
     Raises:
         TargetError: the reference cannot be built or called; the message says what to do.
-        TypeError: the reference is no module, ``cases`` is missing, or the candidate has another form.
-        OSError: the candidate's file cannot be read.
+        TypeError: the reference is no module, ``cases`` is missing or too much, or the candidate has another form.
+        PairError: a file cannot be read, or holds no reference.
         judge.launching.ServerFailed: the judging processes cannot start.
     """
-    cls = reference if isinstance(reference, type) else type(reference)
-    if not issubclass(cls, nn.Module):
-        raise TypeError(f"judge takes an nn.Module or its class as reference, not a {cls.__qualname__}.")
-    cls = getattr(cls, OWN_CLASS, cls)
     text, note = _text_of(candidate)
-    options = vars(cls).get(OPTIONS_ATTRIBUTE)
-    if cases is not None:
-        options = _options(
+    if isinstance(reference, str | Path):
+        if cases is not None:
+            raise TypeError("judge takes cases= for a class or a module; a file describes its own calls.")
+        live = _in_file(str(reference))
+    else:
+        live = _in_memory(
+            reference,
             cases,
             init=init,
             dtypes=dtypes,
@@ -120,13 +122,6 @@ def judge(
             tolerance=tolerance,
             nonfinite=nonfinite,
         )
-    elif not isinstance(options, Options):
-        raise TypeError(
-            f"judge needs cases= for {cls.__qualname__}, which is not marked: example arguments or a callable."
-        )
-    if isinstance(reference, nn.Module):
-        options = replace(options, init=lambda: _plain_copy(reference, cls))
-    live = live_class(_target(cls), cls, options)
     environment = find_environment(device or "auto", arch)
     gpu = take_gpu() if environment.device == "cuda" else None
     with Judge(
@@ -136,7 +131,31 @@ def judge(
         isolation=probe_isolation(environment.device, isolation),
     ) as opened:
         source, verdict = judge_candidate(opened, live, text, note, Speed(timing, min_speedup))
-    return JudgedKernel(verdict, source, cls)
+    return JudgedKernel(verdict, source, live.cls)
+
+
+def _in_file(reference: str) -> LiveTarget:
+    target = find_reference(reference)
+    return load_target(Path(reference.partition("::")[0]).absolute().parent, target)
+
+
+def _in_memory(reference: type[nn.Module] | nn.Module, cases: Any, **described: Any) -> LiveTarget:
+    cls = reference if isinstance(reference, type) else type(reference)
+    if not issubclass(cls, nn.Module):
+        raise TypeError(
+            f"judge takes an nn.Module, its class or a file as reference, not a {cls.__qualname__}."
+        )
+    cls = getattr(cls, OWN_CLASS, cls)
+    options = vars(cls).get(OPTIONS_ATTRIBUTE)
+    if cases is not None:
+        options = _options(cases, **described)
+    elif not isinstance(options, Options):
+        raise TypeError(
+            f"judge needs cases= for {cls.__qualname__}, which is not marked: example arguments or a callable."
+        )
+    if isinstance(reference, nn.Module):
+        options = replace(options, init=lambda: _plain_copy(reference, cls))
+    return live_class(_target(cls), cls, options)
 
 
 @dataclass(frozen=True)
@@ -224,7 +243,7 @@ def _text_of(candidate: Any) -> tuple[str, str]:
     if isinstance(candidate, str) and "\n" in candidate:
         return candidate, "text"
     if isinstance(candidate, str | Path):
-        return Path(candidate).read_text(encoding="utf-8"), Path(candidate).name
+        return read_text(Path(candidate)), Path(candidate).name
     raise TypeError(
         f"judge takes a candidate's text, its file, or its function `forward`, not a {type(candidate).__qualname__}."
     )

@@ -132,6 +132,6 @@ def _import_paths() -> list[str]:
     for name in ("kernelllm_runtime", "torch", "triton", "numpy"):
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None:
-            raise ServerFailed(f"{name} is not installed; run `pip install 'pytest-kernelllm[torch]'`.")
+            raise ServerFailed(f"{name} is not installed; run `pip install 'kernelllm-judge[torch]'`.")
         paths.append(str(Path(spec.origin).parents[1]))
     return list(dict.fromkeys(paths))

@@ -69,6 +69,6 @@ class Policy:
     """Calls per implementation and round."""
     between_runs: float = 0.012
     """Smallest half width of a speedup's interval, as a share: in another run the same code lies
-    elsewhere in memory (``benchmarks/noise.py`` measures this)."""
+    elsewhere in memory (``python -m benchmarks noise`` measures this)."""
     clock_tolerance: float = 0.10
     """Share by which the worker's clock may report less than the judge's, plus 3 µs."""

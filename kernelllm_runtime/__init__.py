@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kernelllm_runtime.placing import place_kernels
 
 __version__ = "0.1.0"
+"""Of all three distributions."""
 __all__ = ["KernelLLMWarning", "__version__", "explain", "place_kernels", "triton_candidate"]
 
 

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from kernelllm_runtime import triton_candidate
+from kernelllm_runtime import __version__, triton_candidate
 
 if TYPE_CHECKING:
     from kernelllm_judge.in_memory import adopt, judge
@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from pytest_kernelllm.optimize.model import optimize_model
     from pytest_kernelllm.ranking.model import rank
 
-__version__ = "0.1.0"
 __all__ = ["KernelLLM", "__version__", "adopt", "judge", "optimize_model", "rank", "triton_candidate"]
 
 

@@ -18,7 +18,6 @@ from pytest_kernelllm.config.settings import JUDGING, LANGUAGE_MODEL, Option, Se
 from pytest_kernelllm.plugin import hooks
 
 DOCS = Path(__file__).parents[1]
-PACKAGE = DOCS.parent / "pytest_kernelllm"
 CATCH = DOCS / "_generated" / "catch.md"
 """Where ``make catch ARGS="--markdown docs/_generated/catch.md"`` writes what was seen."""
 
@@ -84,7 +83,7 @@ def pytest_options() -> str:
 
 
 def folders(inside: str = "") -> str:
-    """The folders and modules of the package, of one folder in it, or of the runtime, in the order of import-linter's layers."""
+    """The folders and modules of the plugin, the ``judge`` or the ``runtime``, in the order of import-linter's layers."""
     names = {
         "": "Folders import only downwards",
         "judge": "Inside the judge, too, imports point downwards",
@@ -104,8 +103,8 @@ def folders(inside: str = "") -> str:
 
 
 def home_of(inside: str) -> Path:
-    """The folder whose parts ``folders`` lists."""
-    return DOCS.parent / "kernelllm_runtime" if inside == "runtime" else PACKAGE / inside
+    """The package whose parts ``folders`` lists."""
+    return DOCS.parent / (f"kernelllm_{inside}" if inside else "pytest_kernelllm")
 
 
 def _contracts() -> list[dict[str, Any]]:

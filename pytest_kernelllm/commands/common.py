@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelllm_judge.core.records import Target
+from kernelllm_judge.pair_files import PairError, find_reference
 from pytest_kernelllm.config.options import add_options
 from pytest_kernelllm.config.settings import GENERATORS, JUDGING, LANGUAGE_MODEL, Settings, load_settings
 
@@ -52,14 +53,7 @@ def find_target(reference: str) -> Target:
     Raises:
         CommandError: there is no such file, or no such target in it.
     """
-    from pytest_kernelllm.discover.scan import scan_file
-
-    file, _, name = reference.partition("::")
-    if not Path(file).is_file():
-        raise CommandError(f"There is no file {file}; a target is named file.py::Class.")
-    found = scan_file(Path(file), Path.cwd(), kernelbench=name in ("", "Model"))
-    match = [t for t in found.targets if t.name == name or (not name and len(found.targets) == 1)]
-    if not match:
-        known = ", ".join(t.name for t in found.targets) or "none"
-        raise CommandError(f"{file} marks no class {name}; it marks {known}.")
-    return match[0]
+    try:
+        return find_reference(reference, Path.cwd())
+    except PairError as error:
+        raise CommandError(str(error)) from None

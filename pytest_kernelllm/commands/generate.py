@@ -18,7 +18,6 @@ from pytest_kernelllm.commands.common import (
     settings_of,
 )
 from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.core.words import speedups
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.session.session import Session, open_session
 
@@ -80,8 +79,7 @@ def _verdict(session: Session, target: Target, candidate: CandidateId) -> bool:
     if verdict is None:
         _say(f"{candidate}: {outcome.reason}")
         return False
-    reason = f": {verdict.reason}" if verdict.reason else ""
-    _say(f"{candidate}: {verdict.verdict}{speedups(verdict)}{reason}")
+    _say(f"{candidate}: {verdict.in_words()}")
     return verdict.accepted
 
 

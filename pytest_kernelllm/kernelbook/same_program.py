@@ -24,7 +24,7 @@ from kernelllm_judge.core.syntax import (
 from pytest_kernelllm.models.prompt.scopes import free_roots
 
 TEST_PROBLEMS = Path(__file__).with_name("kernelbench.txt")
-"""KernelBench's problems, each a line ``name level1/19_ReLU.py``; ``benchmarks/kernelbench_names.py`` writes it."""
+"""KernelBench's problems, each a line ``name level1/19_ReLU.py``, as its checkout names them."""
 
 
 @cache

@@ -14,17 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelllm_judge.core.records import Target, Verdict
+from kernelllm_judge.core.records import Verdict
+from kernelllm_judge.pair_files import PairError, find_reference, printable, read, read_text
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.core.words import speedups
-from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.pool.engine import judging_environment, open_engine
 from pytest_kernelllm.pool.jobs import PoolFailed, PoolJob, ProcessLost
 from pytest_kernelllm.pool.messages import JudgeRequest, message
 from pytest_kernelllm.pool.pool_process import StageOverdue
-
-LARGEST = 4 * 1024 * 1024
-"""Bytes; no larger file is read."""
 
 
 class VerifyError(RuntimeError):
@@ -52,8 +48,7 @@ class Judged:
 
     def in_words(self) -> str:
         """Returns ``answer 3: accepted, 1.83x eager [1.80, 1.86]``, or why not."""
-        reason = f": {self.verdict.reason}" if self.verdict.reason else ""
-        return f"{self.pair.name}: {self.verdict.verdict}{speedups(self.verdict)}{reason}"
+        return f"{self.pair.name}: {self.verdict.in_words()}"
 
     def to_line(self) -> str:
         """Returns one line of JSON."""
@@ -117,17 +112,10 @@ def pair_job(pair: Pair, settings: Settings, min_speedup: float) -> PoolJob | st
     """Returns what a judging process has to do, named by the bytes of both files; or why it cannot be done."""
     file = Path(pair.reference.partition("::")[0])
     try:
-        reference, candidate = _read(file), _read(pair.candidate)
+        reference, text = read(file), read_text(pair.candidate)
         target = find_reference(pair.reference)
-        text = candidate.decode("utf-8")
-    except _Unreadable as error:
+    except PairError as error:
         return str(error)
-    except UnicodeDecodeError as error:
-        return (
-            f"{_shown(pair.candidate)} cannot be read: it is not UTF-8 ({error.reason} at byte {error.start})"
-        )
-    if isinstance(target, str):
-        return target
     # The source hash stands for what the reference imports from files beside it.
     reference_hash = _hash(reference, target.name.encode(), target.source_hash.encode())
     request = JudgeRequest(
@@ -140,29 +128,7 @@ def pair_job(pair: Pair, settings: Settings, min_speedup: float) -> PoolJob | st
         baseline=settings.baseline,
         timing=settings.timing,
     )
-    return PoolJob(_hash(reference_hash.encode(), candidate), reference_hash, message(request))
-
-
-class _Unreadable(Exception):
-    """A file cannot be read; the text says why."""
-
-
-def _read(file: Path) -> bytes:
-    shown = _shown(file)
-    try:
-        if not file.exists():
-            raise _Unreadable(
-                f"there is no file {shown}" + (", only a broken link" if file.is_symlink() else "")
-            )
-        if not file.is_file():
-            raise _Unreadable(f"{shown} cannot be read: it is no regular file")
-        with file.open("rb") as opened:
-            content = opened.read(LARGEST + 1)
-    except OSError as error:
-        raise _Unreadable(f"{shown} cannot be read: {error.strerror}") from None
-    if len(content) > LARGEST:
-        raise _Unreadable(f"{shown} cannot be read: it is larger than {LARGEST >> 20} MiB")
-    return content
+    return PoolJob(_hash(reference_hash.encode(), text.encode()), reference_hash, message(request))
 
 
 def _hash(*parts: bytes) -> str:
@@ -170,26 +136,6 @@ def _hash(*parts: bytes) -> str:
     for part in parts:
         digest.update(b"%d " % len(part) + part)
     return digest.hexdigest()
-
-
-def find_reference(reference: str) -> Target | str:
-    """Returns the target that a command line names; or, if there is none, the sentence that says so."""
-    file, _, name = reference.partition("::")
-    path = Path(file).absolute()
-    if not path.is_file():
-        return f"There is no file {file}."
-    found = scan_file(path, path.parent, kernelbench=not name)
-    if found.problems and not found.targets:
-        return _shown(str(found.problems[0]))
-    if name:
-        match = [t for t in found.targets if t.name == name]
-        return match[0] if match else f"{file} marks no class {name}; it marks {_names(found.targets)}."
-    benches = [t for t in found.targets if t.kind == "kernelbench"]
-    if benches:
-        return benches[0]
-    if len(found.targets) == 1:
-        return found.targets[0]
-    return f"{file} is not in KernelBench's form (Model, get_inputs); name a marked class as {file}::Class."
 
 
 def find_pairs(folder: Path) -> list[Pair]:
@@ -201,17 +147,8 @@ def find_pairs(folder: Path) -> list[Pair]:
         OSError: the folder cannot be read.
     """
     return [
-        Pair(_shown(sub.name), str(sub / "reference.py"), sub / "candidate.py")
+        Pair(printable(sub.name), str(sub / "reference.py"), sub / "candidate.py")
         for sub in sorted(folder.iterdir())
         if (sub.is_dir() or (sub.is_symlink() and not sub.exists()))
         and not sub.name.startswith((".", "__pycache__"))
     ]
-
-
-def _shown(path: Path | str) -> str:
-    """A path with what is not UTF-8 in it escaped, so that it can be printed."""
-    return str(path).encode(errors="backslashreplace").decode()
-
-
-def _names(targets: tuple[Target, ...]) -> str:
-    return ", ".join(t.name for t in targets) or "none"

@@ -189,7 +189,7 @@ def test_a_class_that_cannot_be_built_is_one_sentence(project) -> None:
 @pytest.mark.parametrize(
     ("argument", "wanted"),
     [
-        ("nothing.py::Scale", "There is no file nothing.py; a target is named file.py::Class."),
+        ("nothing.py::Scale", "There is no file nothing.py."),
         ("layers.py::Nope", "layers.py marks no class Nope; it marks Scale."),
     ],
 )

@@ -4,6 +4,7 @@ import subprocess
 from dataclasses import replace
 
 import pytest
+from installed import ROOT, TORCH, build, environment
 from pages import everything
 from projects import CANDIDATES, lay_out
 from recorded import adopt, run_of, timing, verdict
@@ -28,12 +29,17 @@ def project(tmp_path):
     return tmp_path
 
 
-def test_the_tutorial_from_a_fresh_module_to_a_merged_patch(tmp_path):
-    assert replay(page("tutorial/index.md"), tmp_path) == 19
-    head = subprocess.run(
-        ["git", "show", "main:norms.py"], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert 'kernel="_triton.gated_norm"' in head.stdout
+def test_the_tutorial_from_the_wheels_to_production(tmp_path):
+    folders = ("kernelllm_runtime", "kernelllm_judge", ".")
+    runtime, *others = (build(ROOT / folder, tmp_path / "wheels" / folder) for folder in folders)
+    needed = ("pytest", "cloudpickle", "filelock", "nvidia-ml-py", "rich", "ruff")
+    python = environment(tmp_path / "development", (*TORCH, *needed), runtime, *others)
+    environment(tmp_path / "production", TORCH, runtime)
+    project = tmp_path / "project"
+    project.mkdir()
+    path = f"{python.parent}:/usr/local/bin:/usr/bin:/bin"
+    assert replay(page("tutorial/index.md"), project, PATH=path) == 11
+    assert 'kernel="_triton.gated_norm"' in (project / "norms.py").read_text()
 
 
 def test_adopting(project):

@@ -9,12 +9,12 @@ import torch
 from kernelllm_judge.core.records import Completion
 from kernelllm_judge.environment import find_environment
 from kernelllm_judge.judging import Criteria, Judge
+from kernelllm_judge.pair_files import find_reference
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.render.answer_format import format_of
 from kernelllm_judge.render.render import render
 from kernelllm_judge.target.live import load_target
 from kernelllm_judge.truth.outputs import ReferenceOutputs
-from pytest_kernelllm.verify.pairs import find_reference
 
 GIB = 1 << 30
 

@@ -1,8 +1,9 @@
-"""The two distributions of this repository: what they require, and the runtime alone beside torch."""
+"""The three distributions of this repository: what they require, and the runtime and the judge alone beside torch."""
 
 from __future__ import annotations
 
 import ast
+import json
 import os
 import shutil
 import subprocess
@@ -13,32 +14,51 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from installed import TORCH, build, environment
 from projects import COMMAND
-from torch_only import build, torch_only
+from try_wheels import ANSWER, REFERENCE
 
+import kernelllm_judge
 import kernelllm_runtime
 import pytest_kernelllm
 
 ROOT = Path(__file__).parents[2]
 ADOPTED = ("SwiGLU", "RMSNorm")
+SIBLINGS = ("kernelllm_runtime", "kernelllm_judge")
 
 
-def test_both_distributions_have_one_version() -> None:
-    assert pytest_kernelllm.__version__ == kernelllm_runtime.__version__
+def test_all_distributions_have_one_version() -> None:
+    assert pytest_kernelllm.__version__ == kernelllm_judge.__version__ == kernelllm_runtime.__version__
+    [runtime, *others] = dependencies("kernelllm_judge")
+    assert runtime == f"kernelllm-runtime=={kernelllm_runtime.__version__}"
+    assert not any("kernelllm" in name for name in others)
+
+
+def dependencies(folder: str) -> list[str]:
+    found: list[str] = tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"][
+        "dependencies"
+    ]
+    return found
 
 
 def test_the_runtime_imports_only_the_standard_library_and_torch() -> None:
+    assert imports("kernelllm_runtime") == {"kernelllm_runtime", "torch"}
+    assert dependencies("kernelllm_runtime") == []
+
+
+def test_the_judge_imports_only_what_it_requires() -> None:
+    ours = {"kernelllm_judge", "kernelllm_runtime"}
+    assert imports("kernelllm_judge") == {*ours, "pynvml", "torch", "triton", "numpy"}
+
+
+def imports(folder: str) -> set[str]:
     imported = {
         name.partition(".")[0]
-        for file in (ROOT / "kernelllm_runtime").rglob("*.py")
+        for file in (ROOT / folder).rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text()))
         for name in _modules(node)
     }
-    assert imported - sys.stdlib_module_names == {"kernelllm_runtime", "torch"}
-    assert (
-        tomllib.loads((ROOT / "kernelllm_runtime" / "pyproject.toml").read_text())["project"]["dependencies"]
-        == []
-    )
+    return imported - sys.stdlib_module_names
 
 
 def _modules(node: ast.AST) -> list[str]:
@@ -62,7 +82,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a build of this repository reads."""
     folder = tmp_path_factory.mktemp("a checkout") / "repository"
     ignored = shutil.ignore_patterns("__pycache__")
-    for name in ("kernelllm_runtime", "pytest_kernelllm", "hooks"):
+    for name in (*SIBLINGS, "pytest_kernelllm", "hooks"):
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     for name in ("hatch_build.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder / name)
@@ -77,28 +97,35 @@ def requires(metadata: bytes) -> list[str]:
 def of_wheel(wheel: Path) -> list[str]:
     with zipfile.ZipFile(wheel) as archive:
         [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
-        assert not any(name.startswith("kernelllm_runtime/") for name in archive.namelist())
+        assert not any(name.startswith(SIBLINGS) for name in archive.namelist() if ".dist-info" not in name)
         return requires(archive.read(name))
 
 
 @pytest.mark.slow
-def test_a_checkout_installs_its_own_runtime_and_a_release_the_same_version(
+def test_a_checkout_installs_what_lies_in_it_and_a_release_the_same_version(
     checkout: Path, tmp_path: Path
 ) -> None:
-    pin = [f"kernelllm-runtime=={pytest_kernelllm.__version__}"]
-    beside = (checkout / "kernelllm_runtime").as_uri()
-    assert of_wheel(build(checkout, tmp_path / "direct")) == [f"kernelllm-runtime @ {beside}"]
-    command = [sys.executable, "-m", "build", str(checkout), "--outdir", str(tmp_path / "release")]
-    subprocess.run(command, check=True, capture_output=True)
-    [sdist], [wheel] = (list((tmp_path / "release").glob(f"*.{kind}")) for kind in ("tar.gz", "whl"))
-    assert of_wheel(wheel) == pin
+    names = [folder.replace("_", "-") for folder in SIBLINGS]
+    pins = [f"{name}=={pytest_kernelllm.__version__}" for name in names]
+    beside = [
+        f"{name} @ {(checkout / folder).as_uri()}" for name, folder in zip(names, SIBLINGS, strict=True)
+    ]
+    assert of_wheel(build(checkout, tmp_path / "direct")) == beside
+    command = [sys.executable, "-m", "build", "--outdir", str(tmp_path / "release")]
+    for folder in (*SIBLINGS, "."):  # a wheel is built from its sdist, where the folders beside are missing
+        subprocess.run([*command, str(checkout / folder)], check=True, capture_output=True)
+    built = {path.name for path in (tmp_path / "release").glob("*.whl")}
+    version = pytest_kernelllm.__version__
+    assert built == {f"{name}-{version}-py3-none-any.whl" for name in (*SIBLINGS, "pytest_kernelllm")}
+    [sdist], [wheel] = (list((tmp_path / "release").glob(f"pytest_*.{kind}")) for kind in ("tar.gz", "whl"))
+    assert of_wheel(wheel) == pins
     with tarfile.open(sdist) as archive:
         names = [name.partition("/")[2] for name in archive.getnames()]
-        assert not any(name.startswith("kernelllm_runtime/") for name in names)
+        assert not any(name.startswith(SIBLINGS) for name in names)
         [info] = [name for name in archive.getnames() if name.endswith("/PKG-INFO")]
         stored = archive.extractfile(info)
         assert stored is not None
-        assert requires(stored.read()) == pin
+        assert requires(stored.read()) == pins
 
 
 RUN = """
@@ -129,11 +156,7 @@ def test_adopted_examples_run_where_only_torch_and_the_runtime_are_installed(tmp
         project,
         ignore=shutil.ignore_patterns("__pycache__", ".kernelllm", "tests"),
     )
-    for file in (project / "llm_blocks").glob("*.py"):
-        file.write_text(
-            file.read_text().replace("from pytest_kernelllm import", "from kernelllm_runtime import")
-        )
-    run = [
+    session = [
         sys.executable,
         "-m",
         "pytest",
@@ -145,7 +168,7 @@ def test_adopted_examples_run_where_only_torch_and_the_runtime_are_installed(tmp
     ]
     done = subprocess.run(
         [
-            *run,
+            *session,
             "-k",
             "SwiGLU or RMSNorm and not Residual",
             "llm_blocks/activations.py",
@@ -162,21 +185,70 @@ def test_adopted_examples_run_where_only_torch_and_the_runtime_are_installed(tmp
     changed = (project / "llm_blocks" / "norms.py").read_text()
     assert "from kernelllm_runtime import triton_candidate" in changed and "kernel=" in changed
 
-    alone = torch_only(tmp_path / "alone", build(ROOT / "kernelllm_runtime", tmp_path / "wheels"))
-    assert not (alone / "pytest").exists() and not (alone / "pytest_kernelllm").exists()
-    ran = subprocess.run(
-        [sys.executable, "-S", "-c", RUN],
-        cwd=project,
-        env={
-            **{name: value for name, value in os.environ.items() if not name.startswith("KERNELLLM_")},
-            "PYTHONPATH": f"{alone}{os.pathsep}{project}",
-            "KERNELLLM_INTERPRET": "1",
-            "TRITON_INTERPRET": "1",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    alone = environment(tmp_path / "alone", TORCH, build(ROOT / "kernelllm_runtime", tmp_path / "wheels"))
+    ran = run(alone, "-c", RUN, cwd=project, KERNELLLM_INTERPRET="1", TRITON_INTERPRET="1")
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.count(" runs the kernel ") == len(ADOPTED), ran.stdout
     assert "Warning" not in ran.stderr
+
+
+def run(python: Path, *arguments: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Runs an interpreter of a fresh environment, without anything of this one."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    return subprocess.run(
+        [python, *arguments], cwd=cwd, env=kept | environ, capture_output=True, text=True, check=False
+    )
+
+
+FROM_PYTHON = """
+import sys
+from pathlib import Path
+import torch
+from kernelllm_judge import adopt, judge
+
+judged = judge(torch.nn.ReLU, Path("relu.py"), cases=torch.randn(16, 100))
+print(judged.verdict.verdict, judged.verdict.reason)
+assert judge("reference.py", Path("answer.py"), timing=False).accepted
+assert not {name.partition(".")[0] for name in sys.modules} & {"pytest", "_pytest", "pytest_kernelllm"}
+"""
+
+
+@pytest.mark.slow
+def test_a_pair_is_judged_where_only_torch_the_judge_and_the_runtime_are_installed(tmp_path: Path) -> None:
+    built = [build(ROOT / folder, tmp_path / folder) for folder in SIBLINGS]
+    python = environment(tmp_path / "alone", (*TORCH, "nvidia-ml-py"), *built)
+    absent = (
+        "import importlib.util as u; print([u.find_spec(n) for n in ('pytest', 'pytest_kernelllm', 'rich')])"
+    )
+    assert run(python, "-c", absent, cwd=tmp_path).stdout == "[None, None, None]\n"
+    (tmp_path / "reference.py").write_text(REFERENCE)
+    (tmp_path / "constant.py").write_text(REFERENCE.replace("torch.relu(x)", "torch.zeros_like(x)"))
+    (tmp_path / "ones.py").write_text(ANSWER.replace("0.0, x) + 1.0", "1.0, 1.0)"))
+    (tmp_path / "answer.py").write_text(ANSWER)
+    (tmp_path / "wrong.py").write_text(ANSWER.replace("+ 1.0", "+ 2.0"))
+    (tmp_path / "relu.py").write_text(ANSWER.replace(" + 1.0", ""))
+
+    command = str(python.parent / "kernelllm-judge")
+    right = run(python, command, "reference.py", "answer.py", "--json", "--write", "kernel.py", cwd=tmp_path)
+    assert right.returncode == 0, right.stderr
+    assert json.loads(right.stdout)["verdict"] == "accepted" and right.stdout.count("\n") == 1
+    assert "imported" in right.stderr
+    again = run(python, command, "reference.py", "kernel.py", "--no-timing", cwd=tmp_path)
+    assert (again.returncode, again.stdout) == (0, "accepted\n")
+    wrong = run(python, command, "reference.py", "wrong.py", cwd=tmp_path)
+    assert wrong.returncode == 1 and wrong.stdout.startswith("rejected: output 0 "), wrong.stdout
+    assert wrong.stdout.endswith(" (rule: values)\n")
+    open_ = run(python, command, "constant.py", "ones.py", cwd=tmp_path)
+    assert open_.returncode == 3 and open_.stdout.startswith("inconclusive: "), open_.stdout
+    for arguments, sentence in (
+        (("gone.py", "answer.py"), "There is no file gone.py."),
+        (("reference.py", "gone.py"), "there is no file gone.py."),
+        (("answer.py", "answer.py"), "answer.py is not in KernelBench's form"),
+    ):
+        unusable = run(python, command, *arguments, cwd=tmp_path)
+        assert unusable.returncode == 2 and unusable.stdout == ""
+        assert sentence in unusable.stderr and unusable.stderr.count("\n") == 1
+
+    python_api = run(python, "-c", FROM_PYTHON, cwd=tmp_path)
+    assert python_api.returncode == 0, python_api.stderr
+    assert python_api.stdout == "accepted \nimported\n"

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import pytest_kernelllm
+from kernelllm_judge.pair_files import PairError
 from kernelllm_judge.target.errors import TargetError
 from pytest_kernelllm import adopt, judge, triton_candidate
 from pytest_kernelllm.runtime import KernelLLMWarning, explain
@@ -131,10 +132,12 @@ def test_a_kernel_is_for_the_class_that_it_was_judged_for(kernel):
     ("arguments", "error", "message"),
     [
         ((Shift, KERNEL), TypeError, "judge needs cases= for Shift, which is not marked"),
-        ((torch.relu, KERNEL), TypeError, "takes an nn.Module or its class"),
+        ((torch.relu, KERNEL), TypeError, "takes an nn.Module, its class or a file"),
         ((Marked, 3), TypeError, "takes a candidate's text, its file"),
         ((Marked, values), TypeError, "takes the function `forward`"),
-        ((Marked, "no_such_file.py"), FileNotFoundError, "no_such_file"),
+        ((Marked, "no_such_file.py"), PairError, "there is no file no_such_file.py"),
+        (("no_such_file.py::Marked", KERNEL), PairError, "There is no file no_such_file.py"),
+        ((f"{__file__}::Shift", KERNEL), PairError, "marks no class Shift; it marks Marked"),
     ],
 )
 def test_mistakes_are_one_sentence(arguments, error, message):

@@ -162,7 +162,7 @@ def test_what_cannot_be_read_is_a_line_with_its_reason_and_costs_no_process(tmp_
         "device": "pairs/device/candidate.py cannot be read: it is no regular file",
         "empty": "empty/reference.py",
         "a_folder": "pairs/a_folder/candidate.py cannot be read: it is no regular file",
-        "form": "is not in KernelBench's form (Model, get_inputs); name a marked class as pairs/form/reference.py::Class.",
+        "form": "is not in KernelBench's form (Model, get_inputs, get_init_inputs); name a marked class as pairs/form/reference.py::Class.",
         "latin": "it is not UTF-8 (invalid continuation byte at byte 5)",
         "long": "larger than 4 MiB",
         "no_candidate": "there is no file pairs/no_candidate/candidate.py",

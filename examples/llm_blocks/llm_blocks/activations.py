@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pytest_kernelllm import triton_candidate
+from kernelllm_runtime import triton_candidate
 
 
 def projections(batch: int = 8, seq: int = 1024, width: int = 8192) -> tuple[Tensor, Tensor]:

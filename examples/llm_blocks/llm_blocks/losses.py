@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from pytest_kernelllm import triton_candidate
+from kernelllm_runtime import triton_candidate
 
 
 def predictions(tokens: int = 4096, vocab: int = 32000) -> tuple[Tensor, Tensor]:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from pytest_kernelllm import triton_candidate
+from kernelllm_runtime import triton_candidate
 
 
 def rotary_tables(seq: int, head_dim: int, base: float = 10000.0) -> tuple[Tensor, Tensor]:

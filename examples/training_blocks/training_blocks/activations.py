@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pytest_kernelllm import triton_candidate
+from kernelllm_runtime import triton_candidate
 
 SIZES = {"batch": (1, 16), "seq": (1, 4096), "width": (1, 16384)}
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from pytest_kernelllm import triton_candidate
+from kernelllm_runtime import triton_candidate
 
 
 def attention_heads(batch: int = 4, seq: int = 2048) -> tuple[Tensor, Tensor]:

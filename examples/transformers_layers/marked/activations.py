@@ -10,7 +10,7 @@ from transformers.activations import (
     ReLUSquaredActivation,
 )
 
-from pytest_kernelllm import triton_candidate
+from kernelllm_runtime import triton_candidate
 
 SIZES = {"tokens": (1, 65536), "width": (1, 16384)}
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from transformers.models.gemma.modeling_gemma import GemmaRMSNorm
 
-from pytest_kernelllm import triton_candidate
+from kernelllm_runtime import triton_candidate
 
 
 def prompt(batch: int = 8, seq: int = 2048) -> Tensor:

@@ -6,7 +6,7 @@ from transformers import GPT2Config
 from transformers.activations import NewGELUActivation
 from transformers.models.gpt2.modeling_gpt2 import GPT2MLP
 
-from pytest_kernelllm import triton_candidate
+from kernelllm_runtime import triton_candidate
 
 SIZES = {"batch": (1, 64), "seq": (1, 1024)}
 

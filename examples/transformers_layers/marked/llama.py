@@ -5,7 +5,7 @@ from torch import Tensor
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, LlamaRotaryEmbedding
 
-from pytest_kernelllm import triton_candidate
+from kernelllm_runtime import triton_candidate
 
 SIZES = {"batch": (1, 32), "seq": (1, 4096)}
 

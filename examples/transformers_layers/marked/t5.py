@@ -5,7 +5,7 @@ from torch import Tensor
 from transformers import T5Config
 from transformers.models.t5.modeling_t5 import T5DenseGatedActDense, T5LayerNorm
 
-from pytest_kernelllm import triton_candidate
+from kernelllm_runtime import triton_candidate
 
 SIZES = {"batch": (1, 64), "seq": (1, 2048)}
 
