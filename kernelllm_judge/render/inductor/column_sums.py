@@ -30,7 +30,6 @@ from kernelllm_judge.render.inductor.program import (
     Step,
     names_read,
 )
-from kernelllm_judge.render.inductor.stored_casts import without_casts
 from kernelllm_judge.render.inductor.torch_calls import (
     contiguous_strides,
     is_allocation,
@@ -73,7 +72,7 @@ def with_column_sums(program: Program) -> Program:
     read = set[str]().union(*map(names_read, steps), *map(read_names, program.returns))
     for name in sorted(rewriter.workspaces & read):
         raise RenderError(f"`call` does something with `{name}` that is not understood.")
-    return without_casts(replace(program, kernels=rewriter.kernels, steps=steps), rewriter.sums)
+    return replace(program, kernels=rewriter.kernels, steps=steps)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ from kernelllm_judge.render.inductor.merge import merge
 from kernelllm_judge.render.inductor.model_output import read_model_output
 from kernelllm_judge.render.inductor.program import Binding, Program
 from kernelllm_judge.render.inductor.program_text import ProgramText, Statements
-from kernelllm_judge.render.inductor.sections import Tuning
 from kernelllm_judge.render.inductor.wrapper import read_program
 from kernelllm_judge.render.lower import device_functions
 from kernelllm_judge.render.rendered import Rendered
@@ -63,7 +62,7 @@ def translate_inductor(source: str, live: LiveTarget, completion: Completion) ->
         versions = [_from_section(section, live.parts) for section in sections.read(source)]
     else:
         versions = [
-            _Version(program, binding, domain, Tuning(), "")
+            _Version(program, binding, domain, "")
             for program, binding, domain in read_model_output(source, live)
         ]
     groups = _written(versions, _word(live.target.name), list(live.signature.parameters))
@@ -80,7 +79,6 @@ class _Version:
     program: Program
     binding: Binding
     domain: Domain
-    tuning: Tuning
     suffix: str
     """A word that distinguishes its functions from those of other cases."""
     gradients: Gradients | None = None
@@ -115,7 +113,7 @@ def _from_section(section: sections.Section, parts: Parts) -> _Version:
         second = _with_launches(read_program(backward), section.backward.launches)
         gradients = Gradients(second, section.backward)
     program = _with_launches(program, section.launches)
-    return _Version(program, binding, domain, Tuning(), _suffix(section.case), gradients, section.case.sizes)
+    return _Version(program, binding, domain, _suffix(section.case), gradients, section.case.sizes)
 
 
 def _with_launches(program: Program, launches: Mapping[str, Mapping[str, int]]) -> Program:
@@ -163,7 +161,7 @@ def _write(version: _Version, stem: str, parameters: Sequence[str]) -> ProgramTe
     program, binding, domain = version.program, version.binding, version.domain
     if version.gradients is not None:
         return emit_both(program, version.gradients, binding, domain, stem, _function_name(stem))
-    return emit(program, binding, domain, version.tuning, f"{stem}_kernel", parameters)
+    return emit(program, binding, domain, f"{stem}_kernel", parameters)
 
 
 def _function_name(stem: str) -> str:
