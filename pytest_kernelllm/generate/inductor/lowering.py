@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch._inductor.config as inductor_config
@@ -151,7 +152,7 @@ def _as_on(gpu: Gpu, taken: list[Lowered], variant: Variant) -> Iterator[None]:
     def take(graph: Any, *_: Any, **__: Any) -> None:
         code = graph.codegen()[0]
         source = getattr(code, "value", code)
-        with _replaced(torch.cuda, "is_available", lambda: True):
+        with patch.object(torch.cuda, "is_available", lambda: True):
             taken.append(Lowered(_essential(source), configurations(source)))
         raise _Finished
 
@@ -188,10 +189,10 @@ def _as_on(gpu: Gpu, taken: list[Lowered], variant: Variant) -> Iterator[None]:
         replacements.append((InductorChoices, "get_conv_configs", one))
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="kernelllm-inductor-"))
-        stack.enter_context(_environment("TORCHINDUCTOR_CACHE_DIR", scratch))
+        stack.enter_context(patch.dict(os.environ, TORCHINDUCTOR_CACHE_DIR=scratch))
         stack.enter_context(inductor_config.patch(known))
         for owner, name, value in replacements:
-            stack.enter_context(_replaced(owner, name, value))
+            stack.enter_context(patch.object(owner, name, value))
         for cached in (DeviceProperties.create, is_big_gpu, *vars(torch.utils._triton).values()):
             if clear := getattr(cached, "cache_clear", None):
                 clear()
@@ -236,35 +237,6 @@ class _Driver:
 
     def get_current_stream(self, device: int = 0) -> int:
         return 0
-
-
-@contextlib.contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Sets ``owner.name`` to ``value`` inside the block."""
-    own = vars(owner)
-    was_own, before = name in own, own.get(name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        if was_own:
-            setattr(owner, name, before)
-        else:
-            delattr(owner, name)
-
-
-@contextlib.contextmanager
-def _environment(name: str, value: str) -> Iterator[None]:
-    """Sets the environment variable ``name`` to ``value`` inside the block."""
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
 
 
 def _has(root: Any, path: str) -> bool:
