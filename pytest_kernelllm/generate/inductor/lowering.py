@@ -192,7 +192,7 @@ def _as_on(gpu: Gpu, taken: list[Lowered], variant: Variant) -> Iterator[None]:
         stack.enter_context(patch.dict(os.environ, TORCHINDUCTOR_CACHE_DIR=scratch))
         stack.enter_context(inductor_config.patch(known))
         for owner, name, value in replacements:
-            stack.enter_context(patch.object(owner, name, value))
+            stack.enter_context(patch.object(owner, name, value, create=True))
         for cached in (DeviceProperties.create, is_big_gpu, *vars(torch.utils._triton).values()):
             if clear := getattr(cached, "cache_clear", None):
                 clear()
