@@ -63,14 +63,6 @@ def tanh(x):
 
 
 @triton.jit
-def tanh_softplus(x):
-    """tanh(log(1 + exp(x))) as a quotient; beyond 20 it is 1."""
-    e = tl.exp(tl.where(x > 20.0, 20.0, x))
-    odds = e * (e + 2.0)
-    return odds / (odds + 2.0)
-
-
-@triton.jit
 def normal_cdf(x):
     """(1 + erf(x / sqrt(2))) / 2. For x < 0 it is 2**-s; s is nearly a polynomial, fitted so that GELU is accurate."""
     size = tl.abs(x)

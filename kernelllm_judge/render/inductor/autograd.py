@@ -12,7 +12,7 @@ from kernelllm_judge.render.inductor.names import Names, as_identifier
 from kernelllm_judge.render.inductor.outputs import output_name, outputs, structure
 from kernelllm_judge.render.inductor.program import Binding, Program
 from kernelllm_judge.render.inductor.program_text import AutogradText, ProgramText
-from kernelllm_judge.render.inductor.sections import Backward, Passed, Tuning
+from kernelllm_judge.render.inductor.sections import Backward, Passed
 from kernelllm_judge.render.visible import is_own
 
 _OF_CTX = ("dirty_tensors", "materialize_grads", "metadata", "name", "needs_input_grad", "next_functions")
@@ -134,7 +134,6 @@ class _Function:
             self.program,
             binding,
             self.domain,
-            Tuning(),
             f"{stem}_kernel",
             parameters,
             ending=ending,
@@ -168,7 +167,6 @@ class _Function:
             program,
             binding,
             self.domain,
-            Tuning(),
             f"{stem}_backward_kernel",
             ["ctx", *given, *self.incoming.values()],
             ending=ending,

@@ -11,41 +11,32 @@ from collections.abc import Collection, Iterable
 
 from kernelllm_judge.core.syntax import call_name, expression, read_names
 
-_ELEMENTWISE = frozenset(
-    {
-        "exp",
-        "exp2",
-        "log",
-        "log2",
-        "sin",
-        "cos",
-        "sqrt",
-        "sqrt_rn",
-        "rsqrt",
-        "erf",
-        "floor",
-        "ceil",
-        "abs",
-        "sigmoid",
-    }
-)
-_SHAPING = frozenset({"sum", "max", "min", "cumsum", "broadcast_to", "expand_dims", "reshape"})
-_DEVICE = frozenset(
-    {
-        "maximum",
-        "minimum",
-        "nan_max",
-        "nan_min",
-        "tanh",
-        "sinh",
-        "cosh",
-        "tan",
-        "expm1",
-        "log1p",
-        "power",
-        "trunc",
-    }
-)
+_ROUNDED = {"exp", "exp2", "log", "log2", "sin", "cos", "sqrt", "sqrt_rn", "rsqrt", "erf", "sigmoid"}
+_OF_TL = {
+    "floor",
+    "ceil",
+    "abs",
+    "sum",
+    "max",
+    "min",
+    "cumsum",
+    "broadcast_to",
+    "expand_dims",
+    "reshape",
+} | _ROUNDED
+_EXTREMES = {"maximum", "minimum"}
+_DEVICE = {
+    "nan_max",
+    "nan_min",
+    "tanh",
+    "sinh",
+    "cosh",
+    "tan",
+    "expm1",
+    "log1p",
+    "power",
+    "trunc",
+} | _EXTREMES
 
 
 def drop_casts(
@@ -143,9 +134,9 @@ class _Casts(ast.NodeTransformer):
         if name == "tl.where":
             return self._agree(node.args[1:])
         short = name.removeprefix("tl.")
-        if short in (_ELEMENTWISE | _SHAPING if name.startswith("tl.") else _DEVICE):
+        if short in (_OF_TL if name.startswith("tl.") else _DEVICE):
             floating = bool(node.args) and self.is_float(node.args[0])
-            return floating and (short not in ("maximum", "minimum") or self._agree(node.args))
+            return floating and (short not in _EXTREMES or self._agree(node.args))
         return False
 
     def _agree(self, nodes: list[ast.expr]) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -30,7 +31,6 @@ from kernelllm_judge.render.inductor.program import (
     Step,
     names_read,
 )
-from kernelllm_judge.render.inductor.stored_casts import without_casts
 from kernelllm_judge.render.inductor.torch_calls import (
     contiguous_strides,
     is_allocation,
@@ -56,6 +56,11 @@ def kernel(in_ptr0, out_ptr0, xnumel, r0_numel, XBLOCK: tl.constexpr, R0_BLOCK: 
     tmp2 = tl.sum(_tmp0, 1)[:, None]
     tl.store(out_ptr0 + xindex, tmp2, xmask)
 """
+_SUMMED = re.compile(
+    r"(?P<workspace>\w+)\[(?P<number>\d+) \* .+\]\.view\(.+, (?P<columns>.+?)\)\.sum\(dim=0\)"
+    r"(\.view\(\[(?P<shape>.*)\]\))?(\.to\((?P<dtype>.+)\))?"
+)
+"""How Inductor adds up the parts of a sum, of which the workspace has several one after the other."""
 _BLOCKS = {"XBLOCK": 32, "R0_BLOCK": 64, "num_warps": 4, "num_stages": 1}
 """A line of memory in each row, and enough programs for a GPU from a few thousand columns on."""
 
@@ -73,7 +78,7 @@ def with_column_sums(program: Program) -> Program:
     read = set[str]().union(*map(names_read, steps), *map(read_names, program.returns))
     for name in sorted(rewriter.workspaces & read):
         raise RenderError(f"`call` does something with `{name}` that is not understood.")
-    return without_casts(replace(program, kernels=rewriter.kernels, steps=steps), rewriter.sums)
+    return replace(program, kernels=rewriter.kernels, steps=steps)
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,11 @@ class _Rewriter:
             yield from self._launch(step)
         elif isinstance(step, Assign) and step.name in self.workspaces and is_allocation(step.value):
             return
-        elif isinstance(step, Assign) and (found := _summed(step.value)) and found.workspace in self._parts:
+        elif (
+            isinstance(step, Assign)
+            and (found := _SUMMED.fullmatch(ast.unparse(step.value)))
+            and found["workspace"] in self._parts
+        ):
             yield from self._sum(step.name, found)
         else:
             yield step
@@ -133,10 +142,10 @@ class _Rewriter:
         arguments = [value for name, one in given.items() for value in buffers.get(name, [one])]
         yield replace(step, arguments=tuple(arguments), grid=(count,))
 
-    def _sum(self, name: str, found: _Summed) -> Iterator[Step]:
-        parts = self._parts[found.workspace]
-        if found.number >= parts.sums or not same_size(found.columns, parts.columns):
-            raise RenderError(f"`call` adds up something else than the parts in `{found.workspace}`.")
+    def _sum(self, name: str, found: re.Match[str]) -> Iterator[Step]:
+        workspace, number, parts = found["workspace"], int(found["number"]), self._parts[found["workspace"]]
+        if number >= parts.sums or not same_size(expression(found["columns"]), parts.columns):
+            raise RenderError(f"`call` adds up something else than the parts in `{workspace}`.")
         columns = constant_int(parts.columns)
         kernel = f"triton_red_column_sums_{columns}" if columns else "triton_red_column_sums"
         while kernel in self.kernels and kernel not in self.sums:
@@ -145,8 +154,10 @@ class _Rewriter:
             self.kernels[kernel] = _sum_kernel(kernel, columns)
             self.sums.add(kernel)
         if name not in self._allocated:
-            yield Assign(name, _empty(found.shape or [parts.columns], found.dtype))
-        source = expression(f"{found.workspace}_{found.number}")
+            shape = expression(f"({found['shape'] or ast.unparse(parts.columns)},)")
+            assert isinstance(shape, ast.Tuple)
+            yield Assign(name, _empty(shape.elts, found["dtype"] or "torch.float32"))
+        source = expression(f"{workspace}_{number}")
         yield Launch(kernel, (source, expression(name), parts.columns, parts.count))
 
 
@@ -223,53 +234,6 @@ def _sum_kernel(name: str, columns: int | None) -> KernelSource:
     function.name = name
     types = {"in_ptr0": "*fp32", "xnumel": "i32", "r0_numel": "i32"}
     return KernelSource(name, function, kind="reduction", inner=False, types=types, chosen=_BLOCKS)
-
-
-# --------------------------------------------------------------------------- call
-
-
-@dataclass(frozen=True)
-class _Summed:
-    """``workspace[2 * … : …].view(…, columns).sum(dim=0)``, perhaps with another ``.view([…])`` and a ``.to(…)``."""
-
-    workspace: str
-    number: int
-    columns: ast.expr
-    shape: Sequence[ast.expr] | None
-    dtype: str
-
-
-def _summed(value: ast.expr) -> _Summed | None:
-    shape: Sequence[ast.expr] | None = None
-    dtype = "torch.float32"
-    while True:
-        match value:
-            case ast.Call(func=ast.Attribute(value=inner, attr="to"), args=[kind], keywords=[]):
-                value, dtype = inner, ast.unparse(kind)
-            case ast.Call(func=ast.Attribute(value=inner, attr="view"), args=[ast.List(sizes)], keywords=[]):
-                value, shape = inner, sizes
-            case _:
-                break
-    match value:
-        case ast.Call(
-            func=ast.Attribute(
-                value=ast.Call(
-                    func=ast.Attribute(
-                        value=ast.Subscript(value=ast.Name(name), slice=ast.Slice(lower=ast.expr() as lower)),
-                        attr="view",
-                    ),
-                    args=[_, columns],
-                ),
-                attr="sum",
-            ),
-            args=[],
-            keywords=[ast.keyword(arg="dim", value=ast.Constant(0))],
-        ):
-            while isinstance(lower, ast.BinOp):
-                lower = lower.left
-            number = constant_int(lower)
-            return None if number is None else _Summed(name, number, columns, shape, dtype)
-    return None
 
 
 def _empty(shape: Sequence[ast.expr], dtype: str) -> ast.expr:

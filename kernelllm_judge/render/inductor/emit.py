@@ -5,34 +5,21 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kernelllm_judge.core.records import Domain, TensorSpec
-from kernelllm_judge.core.syntax import call_name, constant_int, expression, read_names, rename, stored_names
+from kernelllm_judge.core.syntax import constant_int, expression, read_names, rename, stored_names
 from kernelllm_judge.render.errors import RenderError
-from kernelllm_judge.render.inductor import launch, row_parts, torch_calls
-from kernelllm_judge.render.inductor.backwards import with_last_loop_backwards
+from kernelllm_judge.render.inductor import launch, torch_calls
 from kernelllm_judge.render.inductor.column_sums import with_column_sums
 from kernelllm_judge.render.inductor.kernel_text import call_text, function_text
 from kernelllm_judge.render.inductor.lowered import lowered_kernels
-from kernelllm_judge.render.inductor.named_parts import with_named_parts
 from kernelllm_judge.render.inductor.names import Names, as_identifier, kernel_names
 from kernelllm_judge.render.inductor.outputs import output_name, outputs, structure
-from kernelllm_judge.render.inductor.pipelined import with_pipelined_loops
-from kernelllm_judge.render.inductor.program import (
-    BACKWARDS,
-    PARTS,
-    Assign,
-    Binding,
-    Do,
-    Launch,
-    Program,
-)
+from kernelllm_judge.render.inductor.program import Assign, Binding, Do, Launch, Program
 from kernelllm_judge.render.inductor.program_text import Allocation, ProgramText
 from kernelllm_judge.render.inductor.prune import fold_outputs, prune
-from kernelllm_judge.render.inductor.sections import Tuning
 from kernelllm_judge.render.inductor.torch_calls import size_of
-from kernelllm_judge.render.inductor.unspecialized import unspecialized
 from kernelllm_judge.render.inductor.views import Buffers, domain_layout
 from kernelllm_judge.render.inductor.wrapper import runtime_parameters
 from kernelllm_judge.render.lower import device_names, lower
@@ -48,7 +35,6 @@ def emit(
     program: Program,
     binding: Binding,
     domain: Domain,
-    tuning: Tuning,
     kernel_name: str,
     parameters: Sequence[str],
     *,
@@ -61,7 +47,6 @@ def emit(
         program: the program as read.
         binding: what its arguments and results are in the target.
         domain: the domain for which it was made.
-        tuning: the block sizes of the variant, if the text does not choose them itself.
         kernel_name: the name of the first kernel; the others get a number.
         parameters: forward's parameters, which no variable may shadow.
         ending: writes the last statements from the expressions of the results by number; None for a plain ``return``.
@@ -70,10 +55,8 @@ def emit(
     Raises:
         RenderError: something has no form in a kernel module; the message names it.
     """
-    program = row_parts.with_row_parts(with_column_sums(program))
-    emitter = _Emitter(program, binding, domain, tuning, kernel_name, parameters, taken)
-    text = emitter.emit(ending or (lambda texts: [f"return {structure(binding.output, texts)}"]))
-    return replace(text, statements=with_named_parts(text.statements, emitter.locals))
+    emitter = _Emitter(with_column_sums(program), binding, domain, kernel_name, parameters, taken)
+    return emitter.emit(ending or (lambda texts: [f"return {structure(binding.output, texts)}"]))
 
 
 @dataclass(frozen=True)
@@ -95,7 +78,6 @@ class _Emitter:
         program: Program,
         binding: Binding,
         domain: Domain,
-        tuning: Tuning,
         kernel_name: str,
         parameters: Sequence[str],
         taken: Sequence[str],
@@ -103,7 +85,6 @@ class _Emitter:
         self.program = program
         self.binding = binding
         self.domain = domain
-        self.tuning = tuning
         self.kernel_name = kernel_name
         self.module_names = Names({"forward", "torch", "triton", "tl", "SUPPORTS", *device_names(), *taken})
         self.locals = Names({"self", "torch", "triton", "tl", *parameters})
@@ -201,10 +182,9 @@ class _Emitter:
 
     def _allocate(self, name: str, call: ast.Call) -> None:
         shape, strides, dtype = torch_calls.allocation(call)
-        zeros = call_name(call) == torch_calls.ZEROS
-        written = self.locals.take(self.outputs.get(name, "finished" if zeros else "scratch"))
+        written = self.locals.take(self.outputs.get(name, "scratch"))
         sizes = [_tuple([self.buffers.rename(n) for n in shape])]
-        function = "torch.zeros" if zeros else "torch.empty"
+        function = "torch.empty"
         if not torch_calls.is_contiguous(shape, strides):
             sizes.append(_tuple([self.buffers.rename(n) for n in strides]))
             function = "torch.empty_strided"
@@ -239,7 +219,7 @@ class _Emitter:
         warps = step.warps or kernel.shape.warps
         grid = self._grid(step, given, blocks, function)
         options.append(f"num_warps={warps}")
-        if self.program.kernels[step.kernel].kind == "template" and kernel.shape.stages:
+        if kernel.shape.stages:
             options.append(f"num_stages={kernel.shape.stages}")
         self.lines.append(call_text(f"{kernel.name}[{grid}]", [*arguments, *options], indent=4))
 
@@ -260,11 +240,7 @@ class _Emitter:
     def _define(self, step: Launch, given: Mapping[str, ast.expr]) -> _Kernel:
         read = self.program.kernels[step.kernel]
         function = copy.deepcopy(self.functions[step.kernel])
-        shape = launch.choose(read, function, self.tuning)
-        if read.kind != "template" and shape.stages > 1:
-            function = with_pipelined_loops(function, shape.stages)
-        if (read.chosen or {}).get(BACKWARDS):
-            function = with_last_loop_backwards(function)
+        shape = launch.choose(read, function)
         used = read_names(function)
         assigned = stored_names(function)
         scalars = [ast.arg(name) for name in self.binding.scalars if name in used]
@@ -279,14 +255,8 @@ class _Emitter:
         hints = {p: self._hint(value) for p, value in given.items()}
         renamed = kernel_names(read, function, hints, [*helpers.values(), *(used & set(device_names()))])
         parameters = tuple(a.arg for a in [*kept, *scalars])
-        if read.kind == "template":
-            sizes = [a.arg for a in kept if "ptr" not in a.arg]
-            if free := [renamed.get(size, size) for size in unspecialized(function, sizes)]:
-                function.decorator_list = [expression(f"triton.jit(do_not_specialize={free!r})")]
         rename(function, {**renamed, **helpers})
         function.name = name
-        if PARTS in (read.chosen or {}):
-            function.body.insert(0, ast.Expr(ast.Constant(row_parts.TEXT)))
         self.texts.append(function_text(ast.fix_missing_locations(function)))
         self.helpers |= used & set(device_names())
         kernel = _Kernel(name, parameters, renamed, shape)

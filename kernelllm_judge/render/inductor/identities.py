@@ -4,9 +4,9 @@ A kernel over numbers of 16 bits moves few bytes, so that GELU's 30 to 40 instru
 
 - ``1 + tanh(u)``, as in GELU's approximation, is ``2 * sigmoid(2 * u)``.
 - ``0.5 * (1 + erf(u))``, as in GELU, is the normal distribution's cumulative function at ``u * sqrt(2)``.
-- ``tanh(softplus(x))``, as in Mish, is a quotient of powers of ``exp(x)``.
 
-Where 1 + tanh(u) or 1 + erf(u) would lose digits of a number near -1, the equals lose none.
+Where 1 + tanh(u) or 1 + erf(u) would lose digits of a number near -1, the equals lose none. They win on layers of transformers in
+bfloat16, over ``torch.compile`` on an H200: NewGELU 1.21, FastGELU 1.21, a layer norm with GELU 1.43.
 """
 
 from __future__ import annotations
@@ -20,10 +20,6 @@ from typing import TypeGuard
 
 from kernelllm_judge.core.syntax import assigned_once, call_name, read_names, rename
 from kernelllm_judge.render.inductor.constants import full_number
-
-SOFTPLUS_IS_LINEAR = 20.0
-"""From there on PyTorch's softplus gives its argument."""
-
 
 FLOAT64 = ("expm1", "log1p", "sinh", "round_half_even")
 """Functions of ``device`` that have a form for float64."""
@@ -69,11 +65,6 @@ class _Identities(ast.NodeTransformer):
             found = _times(2.0, _sigmoid_of_twice(argument))
         return self.generic_visit(found or node)
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        if _calls(node, "tanh") and (argument := self._softplus(node.args[0])) is not None:
-            return ast.Call(ast.Name("tanh_softplus", ast.Load()), [argument], [])
-        return self.generic_visit(node)
-
     def _half_of(self, sum_: ast.expr, other: ast.expr) -> ast.expr | None:
         """Returns the product of ``other``, which holds a factor 0.5, and of a sum of 1 and tanh or erf."""
         if (argument := self._one_plus(sum_, "tanh")) is not None:
@@ -104,22 +95,6 @@ class _Identities(ast.NodeTransformer):
             if number is not None and math.isclose(number, math.sqrt(0.5), rel_tol=1e-7):
                 return copy.deepcopy(rest)
         return _times(math.sqrt(2.0), node)
-
-    def _softplus(self, node: ast.expr) -> ast.expr | None:
-        """Returns x of ``where(x > 20, x, log1p(exp(x)))``."""
-        match self._value(node):
-            case ast.Call(args=[condition, ast.Name() as x, other]) as call if call_name(call) == "tl.where":
-                pass
-            case _:
-                return None
-        match self._value(condition), self._value(other):
-            case ast.Compare(ast.Name(id=x.id), [ast.Gt()], [bound]), ast.Call(args=[inner]) as log:
-                exponential = self._value(inner)
-            case _:
-                return None
-        linear = self._number(bound) == SOFTPLUS_IS_LINEAR and call_name(log) == "log1p"
-        same = ast.unparse(exponential) == f"tl.exp({x.id})"
-        return x if linear and same else None
 
     def _operands(self, node: ast.expr, kind: type[ast.operator]) -> list[tuple[ast.expr, ast.expr]]:
         """Returns the two operands of an operation of this kind, in both orders; none of another expression's."""

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from kernelllm_judge.core.records import Domain, TensorSpec
 from kernelllm_judge.core.syntax import call_name, expression
 from kernelllm_judge.render.inductor.program import Assign, Binding, Program
-from kernelllm_judge.render.inductor.row_parts import FINISHED
 from kernelllm_judge.render.inductor.torch_calls import allocation, evaluate, is_allocation, size_of
 
 _LIMIT = 2**31
@@ -82,16 +81,11 @@ def _is_index(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and call_name(node) in ("tl.program_id", "tl.arange")
 
 
-def is_number(call: ast.Call) -> bool:
-    """Whether a call gives a program its number, where programs take one as they start, see ``row_parts``."""
-    return call_name(call) == "tl.atomic_add" and ast.unparse(call.args[0]) == FINISHED
-
-
 class _WithInt64(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         if isinstance(node.func, ast.Attribute) and node.func.attr == "to":
             return node  # the compiler did this already
         self.generic_visit(node)
-        if call_name(node) == "tl.program_id" or is_number(node):
+        if call_name(node) == "tl.program_id":
             return ast.Call(ast.Attribute(node, "to", ast.Load()), [expression("tl.int64")], [])
         return node

@@ -11,22 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kernelllm_judge.core.syntax import call_name, constant_int
-from kernelllm_judge.render.inductor.program import AHEAD, MOST_PARTS, PARTS, ROWS, KernelSource
-from kernelllm_judge.render.inductor.sections import Tuning
+from kernelllm_judge.render.inductor.program import ROWS, KernelSource
 
-LARGEST = {
-    "XBLOCK": 4096,
-    "YBLOCK": 1024,
-    "ZBLOCK": 1024,
-    "RBLOCK": 1 << 15,
-    "R0_BLOCK": 1 << 15,
-    PARTS: MOST_PARTS,
-    AHEAD: MOST_PARTS,
-}
+LARGEST = {"XBLOCK": 4096, "YBLOCK": 1024, "ZBLOCK": 1024, "RBLOCK": 1 << 15, "R0_BLOCK": 1 << 15}
 """The compiler leaves out masks that no block up to this size needs."""
 _MASKS = {"XBLOCK": "xmask", "YBLOCK": "ymask", "ZBLOCK": "zmask", "RBLOCK": "rmask", "R0_BLOCK": "r0_mask"}
 _TILE = 32
 """The edge of a tile in a kernel over two dimensions, which transposes through it."""
+_ELEMENTS = 1024
+"""Most elements of a block that goes along one dimension."""
+_COLUMNS = 2048
+"""Most elements of a row that a program of a reduction holds at once."""
 
 
 @dataclass(frozen=True)
@@ -35,17 +30,16 @@ class LaunchConfig:
 
     blocks: Mapping[str, int]
     warps: int
-    stages: int = 1
-    """Blocks that a loop has under way, see ``pipelined``; of a template, the launch option, and 0 leaves it to Triton."""
+    stages: int = 0
+    """Of a template, ``num_stages``; 0 leaves it to Triton, as other kernels do."""
 
 
-def choose(kernel: KernelSource, function: ast.FunctionDef, tuning: Tuning) -> LaunchConfig:
+def choose(kernel: KernelSource, function: ast.FunctionDef) -> LaunchConfig:
     """Chooses block sizes for the constexpr parameters of a kernel, and its number of warps.
 
     Args:
         kernel: the kernel as read, with the sizes for which it was written.
         function: the kernel as it will be launched.
-        tuning: the block sizes of the variant.
     """
     if kernel.kind == "template":
         chosen = kernel.chosen or {}
@@ -53,15 +47,14 @@ def choose(kernel: KernelSource, function: ast.FunctionDef, tuning: Tuning) -> L
     parameters = {a.arg for a in function.args.args if a.annotation is not None}
     hints = kernel.hints or {}
     fixed = fixed_sizes(function)
-    warps = tuning.pointwise_warps if kernel.kind == "pointwise" else tuning.reduction_warps
-    stages = 1
+    warps = 0
     if kernel.chosen is not None:
         blocks, elements = dict(kernel.chosen), 0
-        warps, stages = blocks.pop("num_warps"), blocks.pop("num_stages", 1)
+        warps = blocks.pop("num_warps")
     elif kernel.kind == "pointwise":
-        blocks, elements = _pointwise(hints, parameters, tuning)
+        blocks, elements = _pointwise(hints, parameters)
     else:
-        blocks, elements = _reduction(kernel, hints, parameters, fixed, tuning)
+        blocks, elements = _reduction(kernel, hints, fixed)
     if kernel.rows:
         blocks = {"NUM_STAGES": 1, **blocks, "XBLOCK": min(blocks["XBLOCK"], blocks.get(ROWS, kernel.rows))}
     for name in blocks:
@@ -75,43 +68,37 @@ def choose(kernel: KernelSource, function: ast.FunctionDef, tuning: Tuning) -> L
     per_warp = 256 if kernel.kind == "pointwise" else 128
     most = 8 if kernel.kind == "pointwise" else 16
     warps = warps or min(max(_power_of_two(elements // per_warp), 2), most)
-    return LaunchConfig({k: v for k, v in blocks.items() if k in parameters}, warps, stages)
+    return LaunchConfig({k: v for k, v in blocks.items() if k in parameters}, warps)
 
 
-def _pointwise(hints: Mapping[str, int], parameters: set[str], tuning: Tuning) -> tuple[dict[str, int], int]:
+def _pointwise(hints: Mapping[str, int], parameters: set[str]) -> tuple[dict[str, int], int]:
     if "YBLOCK" not in parameters:
         # Enough programs to fill the GPU come before large blocks.
-        size = min(tuning.pointwise, max(256, hints.get("x", 1024) // 128), max(hints.get("x", 1024), 1))
+        count = hints.get("x", _ELEMENTS)
+        size = min(_ELEMENTS, max(256, count // 128), max(count, 1))
         return {"XBLOCK": _power_of_two(size)}, size
-    scale = 2 if tuning.pointwise > 1024 else 1
-    x = min(_TILE * scale, hints.get("x", _TILE))
-    y = min(_TILE * scale, hints.get("y", _TILE))
+    x, y = min(_TILE, hints.get("x", _TILE)), min(_TILE, hints.get("y", _TILE))
     if "ZBLOCK" in parameters:
         return {"XBLOCK": x, "YBLOCK": max(1, y // 4), "ZBLOCK": min(4, hints.get("z", 1))}, x * y
     return {"XBLOCK": x, "YBLOCK": y}, x * y
 
 
 def _reduction(
-    kernel: KernelSource,
-    hints: Mapping[str, int],
-    parameters: set[str],
-    fixed: Mapping[str, int],
-    tuning: Tuning,
+    kernel: KernelSource, hints: Mapping[str, int], fixed: Mapping[str, int]
 ) -> tuple[dict[str, int], int]:
     rows, columns = hints.get("x", 1), hints.get("r", 1)
     if kernel.kind == "persistent":
         columns = fixed.get("R0_BLOCK", fixed.get("RBLOCK", columns))
-        block_rows = tuning.rows if kernel.inner else max(1, 4096 // columns // 4)
+        block_rows = 1 if kernel.inner else max(1, 4096 // columns // 4)
         # Rows that are short share a program, as long as enough programs are left.
         if kernel.inner and columns < 256:
             block_rows = max(block_rows, min(1024 // max(columns, 1), max(1, rows // 132)))
         block_rows = min(_power_of_two(block_rows), _power_of_two(max(rows, 1)))
         return {"XBLOCK": block_rows}, block_rows * columns
     if kernel.inner:
-        block_columns = min(_power_of_two(columns), tuning.reduction)
-        block_rows = min(tuning.rows, _power_of_two(max(rows, 1)))
+        block_rows, block_columns = 1, min(_power_of_two(columns), _COLUMNS)
     else:  # neighbours along x are neighbours in memory
-        block_columns = min(_power_of_two(columns), max(8, tuning.reduction // 128))
+        block_columns = min(_power_of_two(columns), _COLUMNS // 128)
         block_rows = min(64, _power_of_two(max(rows, 1)))
     return {
         "XBLOCK": block_rows,

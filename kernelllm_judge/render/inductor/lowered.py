@@ -12,9 +12,7 @@ from kernelllm_judge.render.inductor.int64_offsets import (
     with_int32_offsets,
     with_int64_offsets,
 )
-from kernelllm_judge.render.inductor.joined_loads import with_joined_loads
 from kernelllm_judge.render.inductor.program import Binding, Launch, Program
-from kernelllm_judge.render.inductor.split_sums import arguments_of, simplified
 from kernelllm_judge.render.inductor.template_text import without_decided_branches, without_rounding
 from kernelllm_judge.render.lower import lower
 
@@ -37,13 +35,9 @@ def lowered_kernels(program: Program, binding: Binding, domain: Domain) -> dict[
         if name not in launched:
             continue
         function = lower(kernel.function, kernel.helpers, binding.scalars)
-        is_template = kernel.kind == "template"
-        simpler = (
-            without_rounding(without_decided_branches(function))
-            if is_template
-            else simplified(function, arguments_of(program, name))
-        )
-        function = with_joined_loads(with_identities(simpler, kernel.types or {}))
+        if kernel.kind == "template":
+            function = without_rounding(without_decided_branches(function))
+        function = with_identities(function, kernel.types or {})
         sizes = launch.fixed_sizes(function)
         found[name] = with_int64_offsets(function) if wide else with_int32_offsets(function, sizes)
     return found

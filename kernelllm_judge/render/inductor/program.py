@@ -15,14 +15,6 @@ Kind = Literal["pointwise", "reduction", "persistent", "template"]
 
 ROWS = "RSPLIT_SIZE"
 """The block size that says how many rows a program takes whose columns it adds up, too."""
-PARTS = "ROW_PARTS"
-"""How many programs share a row that is read twice, see ``row_parts``: a power of two…"""
-MOST_PARTS = 1024
-"""…up to this one."""
-AHEAD = "ROWS_AHEAD"
-"""How many rows are summed before the first of them is read again."""
-BACKWARDS = "BACKWARDS"
-"""Not 0 where a row is read from its end the second time, see ``backwards``."""
 
 
 @dataclass(frozen=True)

@@ -20,22 +20,6 @@ BACKWARD = "\n# kernelllm-backward\n"
 
 
 @dataclass(frozen=True)
-class Tuning(Record):
-    """The size of a variant's blocks, from which the renderer derives each kernel's block sizes."""
-
-    pointwise: int = 1024
-    """The number of elements per program of a pointwise kernel."""
-    reduction: int = 2048
-    """The largest number of elements that a program of a reduction holds at once."""
-    rows: int = 1
-    """The number of rows per program of a reduction along contiguous memory."""
-    pointwise_warps: int = 0
-    """The number of warps of a pointwise kernel; 0 derives it from the block."""
-    reduction_warps: int = 0
-    """The number of warps of a reduction; 0 derives it from the block."""
-
-
-@dataclass(frozen=True)
 class Passed(Record):
     """What a backward pass gets: a result of the forward pass, or the gradient of one."""
 

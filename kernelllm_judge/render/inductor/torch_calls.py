@@ -8,9 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from kernelllm_judge.core.syntax import Substitute, call_name, constant_int, expression, read_names
 from kernelllm_judge.render.errors import RenderError
 
-ZEROS = "zeros_strided"
-"""Allocates zeros; no function of torch, but of programs that the renderer has rewritten."""
-ALLOCATIONS = ("empty_strided_cuda", "empty_strided_cpu", "torch.empty_strided", "empty_strided", ZEROS)
+ALLOCATIONS = ("empty_strided_cuda", "empty_strided_cpu", "torch.empty_strided", "empty_strided")
 MATMULS = ("mm", "addmm", "bmm", "baddbmm", "_addmm")
 _ATTENTION = {
     "torch.ops.kernelllm.attention_as_it_is.default": "{}",

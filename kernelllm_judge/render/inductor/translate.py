@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -21,8 +22,7 @@ from kernelllm_judge.render.inductor.emit import emit
 from kernelllm_judge.render.inductor.merge import merge
 from kernelllm_judge.render.inductor.model_output import read_model_output
 from kernelllm_judge.render.inductor.program import Binding, Program
-from kernelllm_judge.render.inductor.program_text import ProgramText, Statements
-from kernelllm_judge.render.inductor.sections import Tuning
+from kernelllm_judge.render.inductor.program_text import ProgramText
 from kernelllm_judge.render.inductor.wrapper import read_program
 from kernelllm_judge.render.lower import device_functions
 from kernelllm_judge.render.rendered import Rendered
@@ -63,7 +63,7 @@ def translate_inductor(source: str, live: LiveTarget, completion: Completion) ->
         versions = [_from_section(section, live.parts) for section in sections.read(source)]
     else:
         versions = [
-            _Version(program, binding, domain, Tuning(), "")
+            _Version(program, binding, domain, "")
             for program, binding, domain in read_model_output(source, live)
         ]
     groups = _written(versions, _word(live.target.name), list(live.signature.parameters))
@@ -80,7 +80,6 @@ class _Version:
     program: Program
     binding: Binding
     domain: Domain
-    tuning: Tuning
     suffix: str
     """A word that distinguishes its functions from those of other cases."""
     gradients: Gradients | None = None
@@ -115,7 +114,7 @@ def _from_section(section: sections.Section, parts: Parts) -> _Version:
         second = _with_launches(read_program(backward), section.backward.launches)
         gradients = Gradients(second, section.backward)
     program = _with_launches(program, section.launches)
-    return _Version(program, binding, domain, Tuning(), _suffix(section.case), gradients, section.case.sizes)
+    return _Version(program, binding, domain, _suffix(section.case), gradients, section.case.sizes)
 
 
 def _with_launches(program: Program, launches: Mapping[str, Mapping[str, int]]) -> Program:
@@ -152,46 +151,32 @@ def _written(versions: Sequence[_Version], stem: str, parameters: Sequence[str])
         return groups
     # With several texts, names contain the case.
     return [
-        _Group(_write(g.versions[0], f"{stem}_{g.suffix}", parameters), g.versions, g.suffix)
-        if len(g.versions) == 1
-        else _Group(_renamed(g.written, stem, g.suffix), g.versions, g.suffix)
-        for g in groups
+        replace(
+            group,
+            written=functools.reduce(
+                _merged, (_write(v, f"{stem}_{group.suffix}", parameters) for v in group.versions)
+            ),
+        )
+        for group in groups
     ]
+
+
+def _merged(written: ProgramText, other: ProgramText) -> ProgramText:
+    both = merge(written, other)
+    assert both is not None  # as under other names
+    return both
 
 
 def _write(version: _Version, stem: str, parameters: Sequence[str]) -> ProgramText:
     program, binding, domain = version.program, version.binding, version.domain
     if version.gradients is not None:
         return emit_both(program, version.gradients, binding, domain, stem, _function_name(stem))
-    return emit(program, binding, domain, version.tuning, f"{stem}_kernel", parameters)
+    return emit(program, binding, domain, f"{stem}_kernel", parameters)
 
 
 def _function_name(stem: str) -> str:
     """Returns the name of an autograd function: ``RmsNormFunction``."""
     return f"{''.join(word[:1].upper() + word[1:] for word in stem.split('_'))}Function"
-
-
-def _renamed(written: ProgramText, stem: str, suffix: str) -> ProgramText:
-    before, after = _function_name(stem), _function_name(f"{stem}_{suffix}")
-
-    def rename(text: str) -> str:
-        text = re.sub(rf"\b{stem}(_backward)?_kernel(?=\b|_\d)", rf"{stem}_{suffix}\1_kernel", text)
-        return re.sub(rf"\b{before}\b", after, text)
-
-    def renamed(statements: Statements) -> Statements:
-        return tuple(rename(s) if isinstance(s, str) else s for s in statements)
-
-    function = written.function
-    if function is not None:
-        forward, backward = renamed(function.forward), renamed(function.backward)
-        function = replace(function, name=after, forward=forward, backward=backward)
-    return ProgramText(
-        tuple(map(rename, written.kernels)),
-        tuple(map(rename, written.names)),
-        renamed(written.statements),
-        written.helpers,
-        function,
-    )
 
 
 def _body(groups: Sequence[_Group], live: LiveTarget) -> str:

@@ -9,32 +9,19 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.core.records import Case, TensorSpec
 from kernelllm_judge.render.inductor.sections import Backward, Section
-from kernelllm_runtime.pins.settings import CONVOLUTION_PRECISION
 from pytest_kernelllm.generate.inductor.both_ways import BothWays, lower_both
 from pytest_kernelllm.generate.inductor.fake import fake_call, traceable_module
-from pytest_kernelllm.generate.inductor.few_rows import has_products
+from pytest_kernelllm.generate.inductor.forms.form import Traced
+from pytest_kernelllm.generate.inductor.forms.products import blocks
+from pytest_kernelllm.generate.inductor.forms.registry import FORMS
 from pytest_kernelllm.generate.inductor.joint import Joint, export_joint
-from pytest_kernelllm.generate.inductor.long_rows import long_rows
 from pytest_kernelllm.generate.inductor.lowering import Lowered, lower
 from pytest_kernelllm.generate.inductor.places import located
-from pytest_kernelllm.generate.inductor.products import blocks, on_tensor_cores
 from pytest_kernelllm.generate.inductor.scalars import NamedScalars, free_scalars
-from pytest_kernelllm.generate.inductor.templates import float32_product
 from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, export
-from pytest_kernelllm.generate.inductor.variants import (
-    BLOCKS,
-    FEW_ROWS,
-    FLOAT32_CONVOLUTIONS,
-    FLOAT32_PRODUCTS,
-    GROUP_NORM,
-    LARGE_PRODUCTS,
-)
-from pytest_kernelllm.generate.inductor.windows import is_depthwise
 
 if TYPE_CHECKING:
     from kernelllm_judge.target.live import Call, LiveTarget
@@ -42,24 +29,17 @@ if TYPE_CHECKING:
     from pytest_kernelllm.generate.inductor.variants import Variant
 
 
-_TF32_PAYS = 4
-"""Above so many times the rate of float32, three products in TF32 are faster than one in float32."""
-_LARGE = 1 << 30
-"""FLOPs above which a product takes most of a small module's time: 20 µs in float32 on an H200."""
-
-
 class CaseTracer:
     """Exports one case of a target once and compiles it in several variants."""
 
-    def __init__(self, live: LiveTarget, case: Case, gpu: Gpu, *, whole_groups: bool = False) -> None:
-        """Exports the case, with dynamic named dimensions. For ``whole_groups`` see ``library.decompositions``.
+    def __init__(self, live: LiveTarget, case: Case, gpu: Gpu) -> None:
+        """Exports the case, with dynamic named dimensions.
 
         Raises:
             TraceError: it cannot be exported.
         """
         self.live = live
         self.gpu = gpu
-        self.whole_groups = whole_groups
         self.module = traceable_module(live, case)
         self.case = case
         self.exports: dict[str, Exported | Joint] = {}
@@ -71,23 +51,9 @@ class CaseTracer:
         self._export("")
 
     def has(self, what: str) -> bool:
-        """Whether the case computes what a variant is for (``Variant.only``)."""
-        if what == "gradients":
-            return self.case.domain.grad
-        if what == GROUP_NORM:
-            return self.exports[""].group_norm
-        graph = self.exports[""].graph.graph
-        if what in (FLOAT32_PRODUCTS, LARGE_PRODUCTS):
-            most = max(map(float32_product, graph.nodes))
-            return self.gpu.tf32 > _TF32_PAYS and most > (_LARGE if what == LARGE_PRODUCTS else 0)
-        if what == FEW_ROWS:
-            return has_products(graph, self.gpu)
-        if what in ("convolution", FLOAT32_CONVOLUTIONS):
-            found = graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default)
-            if what == "convolution":
-                return bool(found)
-            return self.gpu.tf32 > _TF32_PAYS and any(n.meta["val"].dtype == torch.float32 for n in found)
-        return not what or any(map(is_depthwise, graph.nodes))
+        """Whether the case computes what a special form is for; True for no form."""
+        traced = Traced(self.exports[""].graph.graph, self.case.domain, self.gpu)
+        return not what or FORMS[what].matches(traced)
 
     def section(self, variant: Variant) -> Section:
         """Compiles the case in one variant.
@@ -95,8 +61,6 @@ class CaseTracer:
         Raises:
             TraceError: TorchInductor cannot compile it.
         """
-        if variant.whole_groups and not self.whole_groups and self.has(GROUP_NORM):
-            return self._with_whole_groups.section(variant)
         if _program(variant) in self.for_some_sizes:
             return self._at_own_sizes.section(variant)
         try:
@@ -107,8 +71,8 @@ class CaseTracer:
             self.for_some_sizes.add(_program(variant))
             return self._at_own_sizes.section(variant)
         source, scalars = free.source, free.scalars
-        if BLOCKS in variant.config:
-            source = on_tensor_cores(source, tf32=CONVOLUTION_PRECISION in self.case.domain.attributes)
+        for name in variant.applied:
+            source = FORMS[name].finishes(source, self.case.domain, variant)
         pinned = {k: v for k, v in self.case.domain.attributes.items() if f"self.{k}" not in scalars.values()}
         case = dataclasses.replace(self.case, domain=dataclasses.replace(self.case.domain, attributes=pinned))
         exported = self.exports[""]
@@ -161,26 +125,14 @@ class CaseTracer:
     @cached_property
     def _at_own_sizes(self) -> CaseTracer:
         """The tracer for what cannot be compiled for every size."""
-        return CaseTracer(self.live, at_own_sizes(self.case), self.gpu, whole_groups=self.whole_groups)
-
-    @cached_property
-    def _with_whole_groups(self) -> CaseTracer:
-        """The tracer for variants with whole groups, whose programs it keeps."""
-        return CaseTracer(self.live, self.case, self.gpu, whole_groups=True)
+        return CaseTracer(self.live, at_own_sizes(self.case), self.gpu)
 
     def _export(self, key: str) -> Exported | Joint:
         if key not in self.exports:
             names = list(self.live.signature.parameters)
             trace = export_joint if self.case.domain.grad else export
             with located(self.module):
-                self.exports[key] = trace(
-                    self.module,
-                    names,
-                    self.call.args,
-                    self.call.kwargs,
-                    self.dynamic,
-                    whole_groups=self.whole_groups,
-                )
+                self.exports[key] = trace(self.module, names, self.call.args, self.call.kwargs, self.dynamic)
         return self.exports[key]
 
     def _changed(self, values: Mapping[str, float]) -> Exported | Joint:
@@ -203,15 +155,8 @@ class CaseTracer:
 
 def _program(variant: Variant) -> str:
     """Names what Inductor writes for a variant; those that differ in their blocks only share it."""
-    return repr(
-        (
-            sorted(variant.config.items()),
-            variant.depthwise,
-            variant.longest_row,
-            variant.parts,
-            variant.only == FEW_ROWS,
-        )
-    )
+    same = dataclasses.replace(variant, note="", only="", needs="", choice=0, launch={})
+    return repr(dataclasses.replace(same, config=sorted(variant.config.items())))
 
 
 def _launches(lowered: Lowered, variant: Variant) -> dict[str, dict[str, int]]:
@@ -221,11 +166,10 @@ def _launches(lowered: Lowered, variant: Variant) -> dict[str, dict[str, int]]:
         for name, options in lowered.configurations.items()
         if options
     }
-    measured = {name for name, shape in blocks(lowered.source).items() if shape == variant.config.get(BLOCKS)}
-    usual = {
-        name: {**launch, **(variant.template if name in measured else {})} for name, launch in chosen.items()
+    measured = {name for name, shape in blocks(lowered.source).items() if shape == variant.blocks}
+    return {
+        name: {**launch, **(variant.launch if name in measured else {})} for name, launch in chosen.items()
     }
-    return {**usual, **long_rows(lowered.source, variant.again)} if variant.again else usual
 
 
 def _tracing_sizes(case: Case) -> dict[str, int]:

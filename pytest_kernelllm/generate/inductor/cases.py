@@ -15,11 +15,7 @@ from kernelllm_judge.render.inductor.sections import Section
 from kernelllm_judge.render.inductor.translate import translate_inductor
 from pytest_kernelllm.generate.inductor.case_tracer import CaseTracer, at_own_sizes
 from pytest_kernelllm.generate.inductor.trace import TraceError
-from pytest_kernelllm.generate.inductor.variants import (
-    BLOCKS,
-    TEMPLATES,
-    WITHOUT_COPIES,
-)
+from pytest_kernelllm.generate.inductor.variants import TEMPLATES, WITHOUT_COPIES
 
 if TYPE_CHECKING:
     from kernelllm_judge.target.live import LiveTarget
@@ -48,21 +44,19 @@ def completions(
     started = time.monotonic()
     seen: list[str] = []
     why = why_special = ""
-    fruitless: set[tuple[bool, bool, str]] = set()
+    fruitless: set[tuple[bool, tuple[str, ...], str]] = set()
     try:
         tracers = _tracers(live, gpu)
         for variant in variants:
             if len(seen) > max(indices):
                 return
-            kind = ("max_autotune_gemm" in variant.config, variant.depthwise, variant.only)
+            kind = ("max_autotune_gemm" in variant.config, variant.forms, variant.only)
             if kind in fruitless or not any(tracer.has(variant.only) for tracer in tracers):
                 continue
             try:
                 completion = _completion(tracers, variant, len(seen))
                 if variant.needs not in completion.text:
                     continue
-                for old, new in variant.replaces.items():
-                    completion = dataclasses.replace(completion, text=completion.text.replace(old, new))
                 # Variants with the same kernels count once, so the rendered texts are compared.
                 body = translate_inductor(completion.text, live, completion).body
             except (TraceError, RenderError) as error:
@@ -112,7 +106,7 @@ def _completion(tracers: Sequence[CaseTracer], variant: Variant, index: int) -> 
 def _section(tracer: CaseTracer, variant: Variant) -> Section:
     """Compiles a case in a variant, or with all its products as kernels where the variant would leave it none."""
     section = tracer.section(variant)
-    if BLOCKS in variant.config and _JIT not in section.source:
+    if variant.blocks is not None and _JIT not in section.source:
         return tracer.section(TEMPLATES)
     return section
 
@@ -122,7 +116,8 @@ def _only_copies(tracer: CaseTracer, variant: Variant) -> bool:
 
     Whatever is gained by that, the library gains by itself.
     """
-    if not tracer.has("convolution") or (variant.depthwise and tracer.has("depthwise")):
+    depthwise = "depthwise convolutions"
+    if not tracer.has("convolutions") or (depthwise in variant.forms and tracer.has(depthwise)):
         return False
     source = tracer.section(variant).source
     if "@triton_heuristics.template(" in source or any(map(_computes, _KERNEL.findall(source))):

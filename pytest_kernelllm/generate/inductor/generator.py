@@ -14,7 +14,7 @@ from pytest_kernelllm.generate.inductor.device import gpu_for
 from pytest_kernelllm.generate.inductor.variants import VARIANTS
 from pytest_kernelllm.generate.protocol import GenerateError, Generator, Request
 
-VERSION = 21
+VERSION = 22
 """Raised whenever an unchanged target gets another text."""
 
 

@@ -30,17 +30,17 @@ _LONGEST = 1 << 15
 def configurations(source: str) -> dict[str, list[dict[str, int]]]:
     """Returns the configurations of each Triton kernel by its name, the most promising one first.
 
-    A configuration has block sizes (``XBLOCK``…) and ``num_warps``; that of a loop ``num_stages``, too. Of a template these two
-    are all, as its blocks are constants. Those of convolutions have none: with more warps than Inductor gives them, they
-    were wrong in older versions of Triton.
+    A configuration has block sizes (``XBLOCK``…) and ``num_warps``; that of a template, whose blocks are constants, ``num_warps``
+    and ``num_stages``. Those of convolutions have none: with more warps than Inductor gives them, they were wrong in older
+    versions of Triton.
 
     Args:
         source: output code as TorchInductor has just written it.
     """
-    return {name: list(_configurations(text)) for name, text in kernels(ast.parse(source))}
+    return {name: list(_configurations(text)) for name, text in _kernels(ast.parse(source))}
 
 
-def kernels(tree: ast.Module) -> Iterator[tuple[str, ast.Module]]:
+def _kernels(tree: ast.Module) -> Iterator[tuple[str, ast.Module]]:
     """Yields the name and the source of each Triton kernel in output code."""
     for node in tree.body:
         match node:
@@ -58,13 +58,13 @@ def _configurations(kernel: ast.Module) -> Iterator[dict[str, int]]:
                 case ast.Call(func=ast.Attribute(attr="template")) if "KERNEL_H" not in stored_names(
                     function
                 ):
-                    options = options_of(decorator)
+                    options = _options(decorator)
                     yield {name: options[name] for name in _TEMPLATE if name in options}
                 case ast.Call(
                     func=ast.Attribute(attr="pointwise" | "reduction" | "persistent_reduction" as kind)
                 ):
                     make = getattr(triton_heuristics, kind)
-                    options = options_of(decorator)
+                    options = _options(decorator)
                     if kind == "reduction" and _reads_rows_again(function, options["size_hints"]):
                         options["inductor_meta"]["add_persistent_rblock"] = True
                     configs = make(**options, return_configs=True)
@@ -73,12 +73,10 @@ def _configurations(kernel: ast.Module) -> Iterator[dict[str, int]]:
                     elif options["inductor_meta"].get("num_load", 0) >= _MANY:
                         configs = sorted(configs, key=_elements_a_thread)
                     for config in configs:
-                        # Triton pipelines no loop without a matrix product by itself, whatever the configuration says.
-                        stages = {"num_stages": 1} if kind == "reduction" else {}
-                        yield {**config.kwargs, "num_warps": config.num_warps, **stages}
+                        yield {**config.kwargs, "num_warps": config.num_warps}
 
 
-def options_of(decorator: ast.Call) -> dict[str, Any]:
+def _options(decorator: ast.Call) -> dict[str, Any]:
     """Returns what Inductor says of a kernel in its decorator: ``size_hints``, ``reduction_hint`` and so on."""
     return {str(k.arg): _value(k.value) for k in decorator.keywords if k.arg not in (None, "filename")}
 

@@ -13,7 +13,7 @@ from torch.export.graph_signature import InputKind
 from torch.fx.graph import CodeGen
 from torch.utils import _pytree as pytree
 
-from pytest_kernelllm.generate.inductor.library import WholePads, decompositions, has_group_norm
+from pytest_kernelllm.generate.inductor.library import WholePads, decompositions
 from pytest_kernelllm.generate.inductor.literals import NumbersAsOperations
 from pytest_kernelllm.generate.inductor.trace import (
     TraceError,
@@ -42,8 +42,6 @@ class Joint:
     """The number of tensors that the module returns."""
     differentiable: tuple[int, ...]
     """The outputs that have gradients, in the order of the graph's inputs for them."""
-    group_norm: bool
-    """Whether the module has a group norm."""
 
 
 class _Taken(BaseException):
@@ -56,8 +54,6 @@ def export_joint(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     dynamic: dict[str, Any] | None = None,
-    *,
-    whole_groups: bool = False,
 ) -> Joint:
     """Traces a module and its gradients by every floating input and every trainable parameter.
 
@@ -76,7 +72,7 @@ def export_joint(
         arguments = program_arguments(program, parameters)
         output = program_output(program)
         try:
-            return _traced(module, program, arguments, output, decompositions(whole_groups=whole_groups))
+            return _traced(module, program, arguments, output)
         except TraceError:
             raise
         except Exception as error:  # AOTAutograd raises many kinds
@@ -88,7 +84,6 @@ def _traced(
     program: torch.export.ExportedProgram,
     arguments: tuple[str, ...],
     output: Any,
-    taken_apart: dict[Any, Any],
 ) -> Joint:
     from torch._functorch.aot_autograd import aot_function
 
@@ -121,7 +116,7 @@ def _traced(
     sources = [_source(values[place], specs[place], trainable) for place in places]
     try:
         with torch.enable_grad():
-            aot_function(call, lambda graph, _: graph, partition_fn=take, decompositions=taken_apart)(
+            aot_function(call, lambda graph, _: graph, partition_fn=take, decompositions=decompositions())(
                 *sources
             )
     except _Taken:
@@ -136,7 +131,7 @@ def _traced(
     refuse_randomness(graph.graph)
     _refuse_aliases(graph.graph, outputs, len(returned[0]))
     given = tuple(arguments[place] for place in places)
-    return Joint(graph, given, output, outputs, differentiable, has_group_norm(program.graph))
+    return Joint(graph, given, output, outputs, differentiable)
 
 
 def _source(value: FakeTensor, spec: Any, trainable: set[str]) -> torch.Tensor:

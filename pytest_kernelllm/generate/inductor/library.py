@@ -23,7 +23,6 @@ from torch.overrides import TorchFunctionMode
 
 _DECOMPOSE = {"ep", "cia_to_decomp", "python_decomp_table", "joint_loss_index", "decompose_custom_triton_ops"}
 _ATTENTION = torch.ops.aten.scaled_dot_product_attention.default
-_GROUP_NORM = torch.ops.aten.native_group_norm.default
 _LIBRARY = torch.library.Library("kernelllm", "FRAGMENT")
 
 
@@ -69,19 +68,10 @@ def attention_in_order() -> contextlib.AbstractContextManager[None]:
     return inside
 
 
-def decomposed(
-    program: torch.export.ExportedProgram, *, whole_groups: bool = False
-) -> torch.export.ExportedProgram:
-    """Decomposes a program for TorchInductor, except for attention, which becomes an operation above.
-
-    For ``whole_groups`` see ``decompositions``.
-    """
+def decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Decomposes a program for TorchInductor, except for attention, which becomes an operation above."""
     aten = torch.ops.aten
-    table = {
-        key: value
-        for key, value in decompositions(whole_groups=whole_groups).items()
-        if key is not _ATTENTION
-    }
+    table = {key: value for key, value in decompositions().items() if key is not _ATTENTION}
     kept = {_ATTENTION: _traced_attention, aten.pad.default: _padded}
     result: torch.export.ExportedProgram
     decompose = getattr(exported_program, "_decompose_exported_program", None)
@@ -101,24 +91,12 @@ def decomposed(
     return result
 
 
-def decompositions(*, whole_groups: bool = False) -> dict[Any, Any]:
-    """Returns how TorchInductor takes operations apart; norms keep their statistics as on a GPU.
-
-    On a CPU, PyTorch combines a group norm's weight and bias with the mean and deviation for each sample and channel, and then
-    applies the two numbers. With ``whole_groups`` they are applied to each element, as on a GPU, so that one kernel can do so as
-    it reads a group again. Each is the faster one in some of KernelBench's problems, by up to a third.
-    """
+def decompositions() -> dict[Any, Any]:
+    """Returns how TorchInductor takes operations apart; norms keep their statistics as on a GPU."""
     table: dict[Any, Any] = dict(select_decomp_table())
     for norm in (torch.ops.aten.native_layer_norm.default, torch.ops.aten._native_batch_norm_legit.no_stats):
         table[norm] = _in_float32(table[norm])
-    if whole_groups:
-        table[_GROUP_NORM] = _in_groups(table[_GROUP_NORM])
     return table
-
-
-def has_group_norm(graph: torch.fx.Graph) -> bool:
-    """Whether a graph that is not decomposed has a group norm."""
-    return any(node.target in (torch.ops.aten.group_norm.default, _GROUP_NORM) for node in graph.nodes)
 
 
 def _in_float32(decomposition: Callable[..., Any]) -> Callable[..., Any]:
@@ -128,33 +106,6 @@ def _in_float32(decomposition: Callable[..., Any]) -> Callable[..., Any]:
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         out, *statistics = decomposition(wide, *args, **kwargs)
         return (out.to(x.dtype), *statistics)
-
-    return norm
-
-
-def _in_groups(decomposition: Callable[..., Any]) -> Callable[..., Any]:
-    """Applies a group norm's weight and bias to each element, in the shape in which it is summed: with sizes that are not fixed
-    Inductor could not tell that it is read again where it was read."""
-
-    def norm(
-        x: torch.Tensor,
-        weight: torch.Tensor | None,
-        bias: torch.Tensor | None,
-        batch: Any,
-        channels: Any,
-        size: Any,
-        groups: int,
-        eps: float,
-    ) -> Any:
-        each = channels // groups
-        wide = x.to(torch.promote_types(x.dtype, torch.float32))
-        out, *statistics = decomposition(wide, None, None, batch, channels, size, groups, eps)
-        out = out.reshape(batch, groups, each, size)
-        if weight is not None:
-            out = out * weight.reshape(1, groups, each, 1)
-        if bias is not None:
-            out = out + bias.reshape(1, groups, each, 1)
-        return (out.reshape(x.shape).to(x.dtype), *(statistic.to(x.dtype) for statistic in statistics))
 
     return norm
 

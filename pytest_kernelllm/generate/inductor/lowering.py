@@ -15,20 +15,20 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch._inductor.config as inductor_config
 from torch._inductor.graph import GraphLowering
 
-from pytest_kernelllm.generate.inductor.convolutions import only_configuration
 from pytest_kernelllm.generate.inductor.device import Gpu
-from pytest_kernelllm.generate.inductor.few_rows import with_products
+from pytest_kernelllm.generate.inductor.forms.convolutions import only_configuration
+from pytest_kernelllm.generate.inductor.forms.registry import named
 from pytest_kernelllm.generate.inductor.heuristics import configurations
 from pytest_kernelllm.generate.inductor.on_gpu import convolution_format, moved
-from pytest_kernelllm.generate.inductor.templates import chosen_templates, for_templates
+from pytest_kernelllm.generate.inductor.templates import chosen_templates
 from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, first_line
-from pytest_kernelllm.generate.inductor.variants import CONVOLUTION_BLOCKS, FEW_ROWS, Variant
-from pytest_kernelllm.generate.inductor.windows import as_sums
+from pytest_kernelllm.generate.inductor.variants import Variant
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def compiler(traced: torch.fx.GraphModule, gpu: Gpu, variant: Variant) -> Iterat
         with (
             torch.no_grad(),
             _as_on(gpu, taken, variant),
-            chosen_templates(gpu, variant.config),
+            chosen_templates(gpu, variant),
             tracing(TracingContext(mode)),
             V.set_fake_mode(mode),
         ):
@@ -125,9 +125,6 @@ class _Finished(BaseException):
     """Stops Inductor once the output code exists; a BaseException, so that no fallback catches it."""
 
 
-_LONGEST_SUM = 8192
-"""Elements of a row up to which Inductor does not split its sum."""
-
 _OPTIONS = {
     "fx_graph_cache": False,
     "fx_graph_remote_cache": False,
@@ -155,7 +152,7 @@ def _as_on(gpu: Gpu, taken: list[Lowered], variant: Variant) -> Iterator[None]:
     def take(graph: Any, *_: Any, **__: Any) -> None:
         code = graph.codegen()[0]
         source = getattr(code, "value", code)
-        with _replaced(torch.cuda, "is_available", lambda: True):
+        with patch.object(torch.cuda, "is_available", lambda: True):
             taken.append(Lowered(_essential(source), configurations(source)))
         raise _Finished
 
@@ -164,7 +161,7 @@ def _as_on(gpu: Gpu, taken: list[Lowered], variant: Variant) -> Iterator[None]:
     known = {key: value for key, value in options.items() if _has(inductor_config, key)}
     properties = staticmethod(lambda _=None: gpu)
     capability = staticmethod(lambda _=None: (gpu.major, gpu.minor))
-    replacements = [
+    replacements: list[tuple[Any, str, Any]] = [
         (CudaInterface, "get_device_properties", properties),
         (CudaInterface.Worker, "get_device_properties", properties),
         (CudaInterface, "get_compute_capability", staticmethod(lambda _=None: gpu.capability)),
@@ -178,8 +175,6 @@ def _as_on(gpu: Gpu, taken: list[Lowered], variant: Variant) -> Iterator[None]:
         (torch.Tensor, "__invert__", lambda tensor: torch.ops.aten.bitwise_not.default(tensor)),
         (scheduler, "has_triton", lambda: True),
         (InductorChoices, "should_use_persistent_reduction", staticmethod(_in_one_pass(variant.longest_row))),
-        (InductorChoices, "reduction_split_factor", staticmethod(_in_parts(variant.parts))),
-        *_convolutions(variant),
         (torch._C, "_conv_determine_backend_memory_format", convolution_format),
         # Not through set_active and reset_active: the latter looks for a real driver.
         (triton.runtime.driver, "_active", _Driver(gpu)),
@@ -189,12 +184,15 @@ def _as_on(gpu: Gpu, taken: list[Lowered], variant: Variant) -> Iterator[None]:
             if hasattr(GraphLowering, name)
         ),
     ]
+    if variant.convolution_blocks is not None:
+        one = only_configuration(variant.convolution_blocks)
+        replacements.append((InductorChoices, "get_conv_configs", one))
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="kernelllm-inductor-"))
-        stack.enter_context(_environment("TORCHINDUCTOR_CACHE_DIR", scratch))
+        stack.enter_context(patch.dict(os.environ, TORCHINDUCTOR_CACHE_DIR=scratch))
         stack.enter_context(inductor_config.patch(known))
         for owner, name, value in replacements:
-            stack.enter_context(_replaced(owner, name, value))
+            stack.enter_context(patch.object(owner, name, value, create=True))
         for cached in (DeviceProperties.create, is_big_gpu, *vars(torch.utils._triton).values()):
             if clear := getattr(cached, "cache_clear", None):
                 clear()
@@ -223,32 +221,6 @@ def _in_one_pass(longest_row: int) -> Callable[[Any, bool], bool]:
     return decide
 
 
-def _in_parts(times: int) -> Callable[..., int]:
-    """Returns what decides into how many parts a sum along rows is split: so many times as many as Inductor, but no more than a
-    single program adds up afterwards.
-
-    Inductor gives each multiprocessor four programs that loop. Shorter ones, of which a new one starts when one is done, keep more
-    loads under way: written by hand, the hinge loss of 4,096 rows of 4,096 took 41.3 µs in place of 42.9 on an H200.
-    """
-    from torch._inductor.choices import InductorChoices
-
-    usual = InductorChoices.reduction_split_factor
-
-    def decide(device: torch.device, length: int, rows: int, inner_reduction: bool) -> int:
-        parts = usual(device, length, rows, inner_reduction=inner_reduction)
-        return max(parts, min(times * parts, _LONGEST_SUM)) if inner_reduction and parts > 1 else parts
-
-    return decide
-
-
-def _convolutions(variant: Variant) -> list[tuple[Any, str, Any]]:
-    """Returns the replacement that gives the templates for convolutions a variant's blocks, if it names some."""
-    from torch._inductor.choices import InductorChoices
-
-    blocks = variant.config.get(CONVOLUTION_BLOCKS)
-    return [(InductorChoices, "get_conv_configs", only_configuration(blocks))] if blocks else []
-
-
 class _Driver:
     """Replaces Triton's active driver for Inductor's code generation."""
 
@@ -267,35 +239,6 @@ class _Driver:
         return 0
 
 
-@contextlib.contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Sets ``owner.name`` to ``value`` inside the block."""
-    own = vars(owner)
-    was_own, before = name in own, own.get(name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        if was_own:
-            setattr(owner, name, before)
-        else:
-            delattr(owner, name)
-
-
-@contextlib.contextmanager
-def _environment(name: str, value: str) -> Iterator[None]:
-    """Sets the environment variable ``name`` to ``value`` inside the block."""
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
-
-
 def _has(root: Any, path: str) -> bool:
     """Whether ``root`` has the dotted attribute ``path``."""
     for part in path.split("."):
@@ -306,23 +249,23 @@ def _has(root: Any, path: str) -> bool:
 
 
 def simplified(traced: torch.fx.GraphModule, gpu: Gpu, variant: Variant) -> torch.fx.GraphModule:
-    """Copies the graph, applies the passes that TorchInductor runs before it lowers a graph, and rewrites what the
-    variant writes as kernels."""
+    """Copies the graph, applies the passes that TorchInductor runs before it lowers a graph, and writes a variant's special
+    forms."""
     from torch._inductor.fx_passes.joint_graph import joint_graph_passes
 
-    original = copy.deepcopy(traced.graph)
-    as_sums(original, depthwise=variant.depthwise)
-    graph = torch.fx.GraphModule(traced, copy.deepcopy(original))
+    original = torch.fx.GraphModule(traced, copy.deepcopy(traced.graph))
+    for form in named(variant.applied, early=True):
+        form.writes(original, gpu, variant)
+    graph = torch.fx.GraphModule(traced, copy.deepcopy(original.graph))
     joint_graph_passes(graph)
     if any("scaled_dot_product" in str(node.target) for node in graph.graph.nodes):
         # A pattern replaced matrix products around a softmax by the CPU's attention.
-        graph = torch.fx.GraphModule(traced, original)
+        graph = torch.fx.GraphModule(traced, original.graph)
         with inductor_config.patch(pattern_matcher=False):
             joint_graph_passes(graph)
-    if variant.only == FEW_ROWS:
-        return with_products(graph, gpu)
-    templates = variant.config.get("max_autotune_gemm")
-    return for_templates(graph, gpu, variant.config) if templates else graph
+    for form in named(variant.applied, early=False):
+        form.writes(graph, gpu, variant)
+    return graph
 
 
 def _essential(source: str) -> str:

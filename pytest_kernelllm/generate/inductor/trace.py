@@ -22,7 +22,6 @@ from pytest_kernelllm.generate.inductor.library import (
     attention_in_order,
     decomposed,
     drops_out,
-    has_group_norm,
     keep_strides,
 )
 from pytest_kernelllm.generate.inductor.literals import NumbersAsOperations
@@ -52,8 +51,6 @@ class Exported:
     """The value of each input of the graph: ``self.fc.weight`` or an expression over forward's parameters."""
     output: Any
     """See ``render.sections.Section``."""
-    group_norm: bool
-    """Whether the module has a group norm."""
 
 
 def export(
@@ -62,8 +59,6 @@ def export(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     dynamic: dict[str, Any] | None = None,
-    *,
-    whole_groups: bool = False,
 ) -> Exported:
     """Exports a module for one call.
 
@@ -73,24 +68,22 @@ def export(
         args: the positional arguments of ``forward``, with tensors on the CPU.
         kwargs: the keyword arguments of ``forward``.
         dynamic: the dynamic shapes for ``torch.export`` by parameter name; None if every size is fixed.
-        whole_groups: see ``library.decompositions``.
 
     Raises:
         TraceError: the module cannot be exported, or no kernel module can express it.
     """
     with quiet(), one_precision():
         program = exported_program(module, args, kwargs, dynamic)
-        group_norm = has_group_norm(program.graph)
         try:
             with torch.no_grad():
-                program = decomposed(program, whole_groups=whole_groups)
+                program = decomposed(program)
         except Exception as error:  # torch.export raises many kinds
             raise TraceError(f"torch.export cannot trace it ({_reason(error)})") from error
         refuse_randomness(program.graph)
         keep_strides(program.graph)
         arguments = program_arguments(program, parameters)
         output = program_output(program)
-        return Exported(program.graph_module, arguments, output, group_norm)
+        return Exported(program.graph_module, arguments, output)
 
 
 @contextlib.contextmanager

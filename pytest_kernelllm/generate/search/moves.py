@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from kernelllm_judge.render.inductor.launch import LARGEST
-from kernelllm_judge.render.inductor.program import BACKWARDS, PARTS
 from kernelllm_judge.render.inductor.sections import Section
 
 Launch = Mapping[str, int]
-"""The block sizes (``XBLOCK``…), ``num_warps`` and ``num_stages`` of one kernel."""
+"""The block sizes (``XBLOCK``…) and ``num_warps`` of one kernel, or of a template ``num_warps`` and ``num_stages``."""
 
-_LARGEST = {**LARGEST, "num_warps": 32, "num_stages": 4, "NUM_STAGES": 4, BACKWARDS: 1}
+_LARGEST = {**LARGEST, "num_warps": 32, "NUM_STAGES": 4}
 _ELEMENTS = 1 << 15
 """Most elements of a block: larger ones spill registers."""
 
@@ -23,8 +22,6 @@ def steps(launch: Launch) -> Iterator[dict[str, int]]:
         yield from _template_steps(launch)
         return
     for name, value in launch.items():
-        if name == "XBLOCK" and PARTS in launch:
-            continue  # of one row
         for changed in (2 * value, value // 2):
             step = {**launch, name: changed}
             if 1 <= changed <= _LARGEST.get(name, 1024) and _elements(step) <= max(

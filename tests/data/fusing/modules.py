@@ -330,35 +330,3 @@ class Dilated(nn.Module):
 
     def forward(self, x):
         return self.conv(x)
-
-
-@triton_candidate(inputs=rows(40_000), dtypes=BOTH, dims={"batch": (1, 64)})
-class LongSoftmax(nn.Module):
-    def forward(self, x):
-        return torch.softmax(x, dim=1)
-
-
-@triton_candidate(init=(33_000,), inputs=lambda: torch.randn(65, 33_000))
-class LongNorm(nn.LayerNorm):
-    pass
-
-
-@triton_candidate(init=(2, 8), inputs=lambda: torch.randn(3, 8, 90, 100))
-class LongGroupNorm(nn.GroupNorm):
-    pass
-
-
-@triton_candidate(inputs=rows(40_000), dims={"batch": (1, 64)})
-class OneMore(nn.Module):
-    def forward(self, x):
-        return torch.softmax(torch.cat([x, x[:1] + 1]), dim=1)
-
-
-def long_rows(columns=70_000):
-    return torch.randn(3, columns)
-
-
-@triton_candidate(inputs=long_rows, dims={"columns": (2, 1 << 18)})
-class AnyLength(nn.Module):
-    def forward(self, x):
-        return x / x.abs().mean(dim=1, keepdim=True), x.abs().mean(dim=1)

@@ -183,7 +183,7 @@ class Transposed3d(nn.Module):
 class Strided1d(nn.Module):
     def __init__(self):
         super().__init__()
-        self.convolution = nn.ConvTranspose1d(6, 10, 4, stride=6, padding=2, dilation=4, groups=2)
+        self.convolution = nn.ConvTranspose1d(6, 10, 4, stride=2, padding=2, groups=2)
 
     def forward(self, x):
         return self.convolution(x)
@@ -204,7 +204,7 @@ class Strided3d(nn.Module):
     def __init__(self):
         super().__init__()
         self.convolution = nn.ConvTranspose3d(
-            32, 24, (3, 5, 2), stride=(2, 3, 4), padding=(1, 2, 0), output_padding=(1, 0, 2), groups=2
+            32, 24, (3, 5, 2), stride=(1, 3, 2), padding=(1, 2, 0), output_padding=(0, 0, 1), groups=2
         )
 
     def forward(self, x):
@@ -219,16 +219,6 @@ class StridedFewChannels(nn.Module):
 
     def forward(self, x):
         return self.convolution(x).amax(1)
-
-
-@triton_candidate(inputs=lambda: torch.randn(2, 16, 5, 6))
-class DilatedTransposed(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.convolution = nn.ConvTranspose2d(16, 20, 3, stride=(1, 3), padding=(2, 2), dilation=(3, 2))
-
-    def forward(self, x):
-        return self.convolution(x)
 
 
 def sized(batch: int = 2, size: int = 5):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 import torch
 from fusing import live
@@ -12,11 +10,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional as F
 
 from pytest_kernelllm.generate.inductor.case_tracer import CaseTracer
-from pytest_kernelllm.generate.inductor.cases import completions
 from pytest_kernelllm.generate.inductor.device import gpu_for
 from pytest_kernelllm.generate.inductor.lowering import lower
 from pytest_kernelllm.generate.inductor.trace import Exported, TraceError, export
-from pytest_kernelllm.generate.inductor.variants import KEPT, VARIANTS, Variant
+from pytest_kernelllm.generate.inductor.variants import Variant
 
 pytestmark = pytest.mark.slow
 
@@ -64,41 +61,3 @@ def test_circular_padding_reads_nothing_that_is_not_written() -> None:
     program = exported(Around())
     assert "slice_scatter" not in program.graph.code and "empty" not in program.graph.code
     torch.testing.assert_close(program.graph(x)[0], Around()(x))
-
-
-@pytest.mark.parametrize(("name", "kept"), [("NormGELU", True), ("AddReLU", False)])
-def test_a_variant_keeps_nothing_in_l2_where_the_usual_one_does(name: str, kept: bool) -> None:
-    target = live(name)
-    written = {each.note: each.text for each in completions(target, GPU, VARIANTS, range(len(VARIANTS)))}
-    assert (KEPT in written["Inductor's fusion, its usual block sizes"]) is kept
-    assert ("nothing kept in L2" in written) is kept
-    assert KEPT not in written.get("nothing kept in L2", "")
-
-
-class Mean(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x.relu().mean()
-
-
-class RowMeans(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x.relu().mean(-1)
-
-
-def test_a_sum_over_everything_is_split_into_more_parts_in_one_variant() -> None:
-    usual = Variant("usual")
-    [variant] = [each for each in VARIANTS if each.parts > 1]
-
-    def written(module: nn.Module, variant: Variant, size: int) -> str:
-        with FakeTensorMode():
-            fake = torch.empty(size, size)
-        return lower(export(module, ["x"], (fake,), {}), GPU, variant).source
-
-    def parts(variant: Variant, size: int) -> int:
-        found = re.search(r"empty_strided_cuda\(\((\d+), \)", written(Mean(), variant, size))
-        assert found
-        return int(found[1])
-
-    assert (parts(usual, 4096), parts(variant, 4096)) == (512, 4096)
-    assert parts(variant, 65536) == parts(usual, 65536) >= 8192
-    assert written(RowMeans(), variant, 4096) == written(RowMeans(), usual, 4096)

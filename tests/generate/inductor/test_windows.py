@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx import Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from pytest_kernelllm.generate.inductor.device import gpu_for
+from pytest_kernelllm.generate.inductor.forms.form import Form
+from pytest_kernelllm.generate.inductor.forms.windows import Averages, Depthwise, is_average
 from pytest_kernelllm.generate.inductor.lowering import lower
 from pytest_kernelllm.generate.inductor.trace import Exported, export
 from pytest_kernelllm.generate.inductor.variants import Variant
-from pytest_kernelllm.generate.inductor.windows import as_sums, is_average, is_depthwise
 
 pytestmark = pytest.mark.slow
 
@@ -26,11 +24,14 @@ def exported(module: nn.Module, x: torch.Tensor) -> Exported:
     return export(module.eval(), ["x"], (fake,), {})
 
 
-def by_sums(module: nn.Module, x: torch.Tensor, kind: Callable[[Node], bool], library: str) -> torch.Tensor:
-    """The output of a module whose operations of a kind are sums."""
+GPU = gpu_for("sm_90")
+DIRECT = Variant("direct", forms=(Depthwise.name,))
+
+
+def by_sums(module: nn.Module, x: torch.Tensor, form: Form, library: str) -> torch.Tensor:
+    """The output of a module whose operations of a form are sums."""
     program = exported(module, x)
-    assert any(map(kind, program.graph.graph.nodes))
-    as_sums(program.graph.graph, depthwise=kind is is_depthwise)
+    form.writes(program.graph, GPU, DIRECT)
     program.graph.graph.lint()
     program.graph.recompile()
     assert library not in program.graph.code
@@ -51,7 +52,7 @@ def by_sums(module: nn.Module, x: torch.Tensor, kind: Callable[[Node], bool], li
 )
 def test_the_sums_are_the_convolution(module: nn.Module, shape: tuple[int, ...]) -> None:
     x = torch.randn(shape, dtype=next(module.parameters()).dtype)
-    output = by_sums(module, x, is_depthwise, "convolution")
+    output = by_sums(module, x, Depthwise(), "convolution")
     expected = module(x)
     assert output.dtype == expected.dtype
     torch.testing.assert_close(output, expected, atol=1e-5 if x.dtype == torch.float32 else 1e-2, rtol=1e-2)
@@ -70,7 +71,7 @@ def test_the_sums_are_the_convolution(module: nn.Module, shape: tuple[int, ...])
 def test_other_convolutions_stay(module: nn.Module) -> None:
     program = exported(module, torch.empty(1, 4, 12, 12))
     before = program.graph.code
-    as_sums(program.graph.graph, depthwise=True)
+    Depthwise().writes(program.graph, GPU, DIRECT)
     program.graph.recompile()
     assert program.graph.code == before
 
@@ -88,7 +89,7 @@ def test_other_convolutions_stay(module: nn.Module) -> None:
 )
 def test_the_sums_are_the_average(module: nn.Module, shape: tuple[int, ...]) -> None:
     x = torch.randn(shape)
-    torch.testing.assert_close(by_sums(module, x, is_average, "avg_pool"), module(x))
+    torch.testing.assert_close(by_sums(module, x, Averages(), "avg_pool"), module(x))
 
 
 @pytest.mark.parametrize(
@@ -122,25 +123,25 @@ def test_beside_a_gradient_of_the_library_no_sums_are_written(window: int, sums:
         return small + torch.nn.functional.avg_pool2d(x, 7, 1, 3)
 
     with FakeTensorMode():
-        graph = make_fx(both)(torch.empty(1, 4, 12, 12)).graph
-    before = len(graph.nodes)
-    as_sums(graph, depthwise=False)
-    assert (len(graph.nodes) > before) == sums
+        module = make_fx(both)(torch.empty(1, 4, 12, 12))
+    before = len(module.graph.nodes)
+    Averages().writes(module, GPU, DIRECT)
+    assert (len(module.graph.nodes) > before) == sums
 
 
 def test_free_sizes_stay_free() -> None:
     module = nn.Conv2d(4, 4, 3, padding=1, groups=4).eval()
     dynamic = {"input": {0: torch.export.Dim("n", min=1, max=8)}}
     program = export(module, ["input"], (torch.empty(2, 4, 6, 6),), {}, dynamic)
-    text = lower(program, gpu_for("sm_90"), Variant("direct", depthwise=True)).source
+    text = lower(program, GPU, DIRECT).source
     assert "extern_kernels.convolution" not in text
 
 
 def test_a_kernel_does_what_the_library_did() -> None:
     module = nn.Sequential(nn.Conv2d(64, 64, 3, padding=1, groups=64), nn.ReLU())
     program = exported(module, torch.empty(4, 64, 32, 32))
-    usual = lower(program, gpu_for("sm_90"), Variant("usual")).source
+    usual = lower(program, GPU, Variant("usual")).source
     assert "extern_kernels.convolution" in usual
-    direct = lower(program, gpu_for("sm_90"), Variant("direct", depthwise=True)).source
+    direct = lower(program, GPU, DIRECT).source
     assert "extern_kernels.convolution" not in direct
     assert direct.count(".run(") == 1  # bias and activation included

@@ -13,7 +13,7 @@ from kernelllm_judge.core.records import Candidate
 from kernelllm_judge.render.inductor import sections
 from kernelllm_judge.render.render import render
 from pytest_kernelllm.generate.inductor.variants import VARIANTS
-from pytest_kernelllm.generate.search.moves import neighbours, with_launch
+from pytest_kernelllm.generate.search.moves import neighbours
 
 pytestmark = pytest.mark.slow
 
@@ -29,12 +29,6 @@ def moved(name: str) -> dict[str, tuple[str, Candidate]]:
     others = [sections.read(text)[0] for text in texts[1:]]
     for kernel in first[0].launches:
         texts += [sections.write([step, *first[1:]]) for step in neighbours(first[0], kernel, others)]
-    for section, *rest in map(sections.read, texts[1 : len(written)]):
-        for kernel, launch in section.launches.items():
-            if "num_stages" in launch:
-                texts.append(
-                    sections.write([with_launch(section, kernel, {**launch, "num_stages": 2}), *rest])
-                )
     distinct = {render(replace(written[0], text=text), live(name)).source for text in texts}
     return {
         f"{name}_{number}": (name, Candidate(live(name).target.id, source, "inductor"))
@@ -48,12 +42,6 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     candidates = {key: each for name in TARGETS for key, each in moved(name).items()}
     assert len(candidates) > 4 * len(TARGETS)
     return errors(tmp_path_factory.mktemp("moves"), candidates)
-
-
-def test_loops_are_pipelined_where_the_search_asks_for_it() -> None:
-    sources = [candidate.source for _, candidate in moved("CrossEntropy").values()]
-    assert any("tl.range(0, n_columns, BLOCK_COLUMNS, num_stages=2)" in source for source in sources)
-    assert not any("num_stages=1" in source for source in sources)
 
 
 @pytest.mark.parametrize("name", TARGETS)

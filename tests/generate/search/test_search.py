@@ -165,16 +165,6 @@ def test_another_program_may_win_once_its_configurations_are_searched() -> None:
     assert found.program[0].launches["one"]["XBLOCK"] == 512
 
 
-def test_programs_of_one_text_that_are_configured_for_different_things_are_each_searched() -> None:
-    def cost(each: Section) -> float:
-        launch = each.launches["one"]
-        return 6 + abs(math.log2(launch["ROW_PARTS"] / 256)) if "ROW_PARTS" in launch else 10
-
-    shared = {**USUAL, "ROW_PARTS": 4}
-    found = Bench(cost).search((section(),), (section(one=shared),))
-    assert found.program[0].launches["one"]["ROW_PARTS"] == 256
-
-
 @pytest.mark.parametrize("roofline", [50.0, 54.0, 60.0])  # 56 at first
 def test_near_the_roofline_only_the_fastest_program_is_searched(roofline: float) -> None:
     """It may gain all the same: the roofline is the rate of a copy, and no bound."""

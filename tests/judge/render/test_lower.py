@@ -37,7 +37,6 @@ UNARY = {
     "cosh": torch.cosh,
     "tan": torch.tan,
     "normal_cdf": torch.special.ndtr,
-    "tanh_softplus": lambda x: torch.tanh(torch.log1p(torch.exp(x.double()))).float(),
     "log10": torch.log10,
     "trunc": torch.trunc,
     "round_half_even": torch.round,
