@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from kernelllm_judge.core.syntax import Substitute, dotted, literal
 from kernelllm_judge.render.modelnew.own_names import OwnNames
 from kernelllm_judge.render.modelnew.target_layers import TargetLayers
-from kernelllm_judge.render.modelnew.values import KnownValue, Unknown, evaluate
+from kernelllm_judge.render.modelnew.values import Unknown, evaluate
 
 
 class LayerFlow(ast.NodeTransformer):
@@ -44,7 +44,7 @@ class LayerFlow(ast.NodeTransformer):
             case ast.Call(func=ast.Name(id="zip"), args=lists):
                 items = [ast.Tuple(list(each)) for each in zip(*map(self._items, lists), strict=False)]
             case _:
-                count = len(self._names.items_of(node) or self._names.layers_of(node))
+                count = self._names.items_of(node) or len(self._names.layers_of(node))
                 items = [ast.Subscript(node, ast.Constant(index), ast.Load()) for index in range(count)]
         return [ast.fix_missing_locations(ast.copy_location(item, node)) for item in items]
 
@@ -57,24 +57,18 @@ class LayerFlow(ast.NodeTransformer):
         )
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
-        """Keeps the branch that is taken where the answer alone decides it, or the class of a layer."""
-        known = self._constant(node.test)
-        node.test = self.visit(node.test) if known is None else literal(bool(known.value))
+        """Keeps the branch that is taken where what the constructor sets decides it, or the class of a layer."""
+        settings = self._names.settings.items()
+        values = {f"self.{name}": setting.value for name, setting in settings if setting.kind == "value"}
+        try:
+            node.test = literal(bool(evaluate(node.test, values)))
+        except Unknown:
+            node.test = self.visit(node.test)
         if not isinstance(node.test, ast.Constant) or not isinstance(node.test.value, bool):
             node.body, node.orelse = self._visited(node.body), self._visited(node.orelse)
             return node
         kept = self._visited(node.body if node.test.value else node.orelse)
         return kept or ast.copy_location(ast.Pass(), node)
-
-    def _constant(self, node: ast.expr) -> KnownValue | None:
-        """Returns the value of an expression over what the constructor sets, whatever its arguments are."""
-        settings = {f"self.{name}": setting.value for name, setting in self._names.settings.items()}
-        try:
-            return evaluate(
-                node, {name: value for name, value in settings.items() if value and not value.read}
-            )
-        except Unknown:
-            return None
 
     def _visited(self, statements: Iterable[ast.stmt]) -> list[ast.stmt]:
         written: list[ast.stmt] = []

@@ -6,15 +6,10 @@ What a layer computes then counts as torch's part of the work, which the judge l
 from __future__ import annotations
 
 import ast
-import inspect
 import string
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
 
-from torch import nn
-
-from kernelllm_judge.core.syntax import expression, is_literal, literal
-from kernelllm_judge.render.modelnew.values import UNKNOWN, KnownValue
+from kernelllm_judge.core.syntax import expression, literal
 
 VENDOR = frozenset(
     {"Linear", "Bilinear", "Embedding"} | {f"Conv{t}{n}d" for t in ("", "Transpose") for n in (1, 2, 3)}
@@ -103,20 +98,6 @@ def has_weights(layer: str) -> bool:
 def differs_in_training(layer: str) -> bool:
     """Whether a layer does something else in training than in evaluation."""
     return layer.startswith(("Dropout", "AlphaDropout", "BatchNorm", "InstanceNorm"))
-
-
-def built_with(
-    layer: str, args: Sequence[KnownValue], kwargs: Sequence[tuple[str, KnownValue]]
-) -> dict[str, object]:
-    """Returns the plain values that a stock layer's constructor is given, by parameter; with defaults."""
-    cls: Any = getattr(nn, layer.rpartition(".")[2], None)
-    try:
-        bound = inspect.signature(cls).bind(*args, **dict(kwargs))  # None raises TypeError
-    except TypeError:
-        return {}
-    bound.apply_defaults()
-    given = {k: v.value if isinstance(v, KnownValue) else v for k, v in bound.arguments.items()}
-    return {k: v for k, v in given.items() if v is not UNKNOWN.value and is_literal(v)}
 
 
 def call_of(cls: str, x: ast.expr, attribute: Callable[[str], ast.expr | None]) -> ast.expr | None:

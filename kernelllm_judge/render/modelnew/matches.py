@@ -19,9 +19,8 @@ import torch
 
 from kernelllm_judge.core.records import Scalar, TensorSpec
 from kernelllm_judge.render.modelnew.instances import Instance
-from kernelllm_judge.render.modelnew.layers import built_with, has_weights, is_stock
-from kernelllm_judge.render.modelnew.settings import Setting
-from kernelllm_judge.render.modelnew.values import same
+from kernelllm_judge.render.modelnew.layers import has_weights, is_stock
+from kernelllm_judge.render.modelnew.settings import Setting, same
 
 if TYPE_CHECKING:
     from kernelllm_judge.target.live import LiveTarget
@@ -213,9 +212,9 @@ def _options(
         yield _Option(own, None, -5 if setting.tensor.registered else 5, frozenset())
 
 
-def _fits(own: tuple[int, ...] | None, theirs: Sequence[int | str]) -> bool:
+def _fits(own: tuple[int, ...], theirs: Sequence[int | str]) -> bool:
     """Whether shapes are equal but for axes of size 1, or for the order of the first two axes."""
-    return own is None or _plain(own) == _plain(theirs) or is_transposed(own, theirs)
+    return _plain(own) == _plain(theirs) or is_transposed(own, theirs)
 
 
 def is_transposed(own: tuple[int, ...], theirs: Sequence[int | str]) -> bool:
@@ -236,8 +235,9 @@ def _layers(
         if name.endswith(".__class__")
     }
     fitting = [n for n, cls in classes.items() if isinstance(cls, str) and is_stock(cls, setting.layer)]
-    stated = built_with(setting.layer, setting.args, setting.kwargs)
-    other = {n: [k for k, v in stated.items() if not _holds(attributes, f"{n}.{k}", v)] for n in fitting}
+    other = {
+        n: [k for k, v in setting.stated.items() if not _holds(attributes, f"{n}.{k}", v)] for n in fitting
+    }
     fitting = [name for name in fitting if name == namesake or not _SIZES & set(other[name])]
     if namesake in fitting:
         fitting = [namesake]

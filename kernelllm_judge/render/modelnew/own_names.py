@@ -48,17 +48,17 @@ class OwnNames:
             case ast.Subscript(value=value, slice=index):
                 owner = self._own(value)
                 held, at = self.items(owner or ""), constant_int(index)
-                if held and at is not None and -len(held) <= at < len(held):
-                    return f"{owner}.{at % len(held)}"
+                if at is not None and -held <= at < held:
+                    return f"{owner}.{at % held}"
         return None
 
-    def items(self, name: str) -> tuple[Setting, ...]:
-        """Returns what the completion puts into the list of that name."""
+    def items(self, name: str) -> int:
+        """Returns how many modules the completion puts into the list of that name."""
         setting = self.settings.get(name)
-        return setting.parts if setting is not None else ()
+        return setting.parts if setting is not None else 0
 
-    def items_of(self, node: ast.expr) -> tuple[Setting, ...]:
-        """Returns what the completion puts into the list that an expression reaches."""
+    def items_of(self, node: ast.expr) -> int:
+        """Returns how many modules the completion puts into the list that an expression reaches."""
         return self.items(self.read(node) or "")
 
     def layer(self, name: str) -> str:

@@ -129,8 +129,6 @@ class Canonical(RemovingTransformer):
         defined: Collection[str],
         renamed: Mapping[str, str],
         constants: Mapping[str, ast.expr],
-        *,
-        lenient: bool = False,
     ) -> None:
         """Prepares to spell the code of one completion.
 
@@ -139,10 +137,8 @@ class Canonical(RemovingTransformer):
             defined: the names that its top level defines, which hide imports.
             renamed: the new names of top-level names that must change.
             constants: literals by top-level name, as Triton does not let kernels read them as globals.
-            lenient: keep names that cannot be spelt, for code that is only read (the constructor).
         """
         self._imported, self._defined, self._renamed, self._constants = imported, defined, renamed, constants
-        self._lenient = lenient
         self._local: set[str] = set()
         self._in_kernel = False
 
@@ -200,7 +196,7 @@ class Canonical(RemovingTransformer):
         root, _, rest = path.partition(".")
         if origin := self._imported.get(root):
             full = origin.path + (f".{rest}" if rest else "")
-            if not self._lenient and not _may_import(origin, full):
+            if not _may_import(origin, full):
                 raise RenderError(
                     f"Line {origin.line} imports {origin.module}, but a kernel module may import "
                     "only torch, triton, triton.language and math."
@@ -208,7 +204,7 @@ class Canonical(RemovingTransformer):
             return _short(full)
         if root in _FORGOTTEN:
             return _short(_FORGOTTEN[root] + (f".{rest}" if rest else ""))
-        if self._lenient or hasattr(builtins, root) or root in _COMPILER_HELPERS or root == "__name__":
+        if hasattr(builtins, root) or root in _COMPILER_HELPERS or root == "__name__":
             return path
         raise RenderError(f"Line {line} uses `{root}`, which the completion does not define.")
 

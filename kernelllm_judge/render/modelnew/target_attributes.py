@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kernelllm_judge.core.records import Scalar, TensorSpec
-from kernelllm_judge.render.modelnew.values import same
+from kernelllm_judge.render.modelnew.settings import same
 
 
 class TargetAttributes:
