@@ -37,8 +37,9 @@ class Constructed:
 class Constructors:
     """Runs constructors, each in a worker of its own. Thread-safe; its process starts on first use."""
 
-    def __init__(self, isolation: Isolation) -> None:
-        """``isolation`` is as for the workers that run candidates; there is no GPU."""
+    def __init__(self, isolation: Isolation, seconds: float = SECONDS) -> None:
+        """``isolation`` is as for the workers that run candidates; ``seconds`` are what each constructor may take."""
+        self._seconds = seconds
         without_gpu = replace(isolation, gpu=False, unix_sockets=False, memfd=False)
         self._server = ForkServer("construct", without_gpu, bounds=BOUNDS)
 
@@ -56,12 +57,12 @@ class Constructors:
         """
         request = {
             "source": source,
-            "args": [encoded(value) for value in args],
-            "kwargs": {name: encoded(value) for name, value in kwargs.items()},
+            "args": encoded(list(args)),
+            "kwargs": encoded(dict(kwargs)),
         }
         for last in (False, True):
             try:
-                with self._server.worker(SECONDS) as worker:
+                with self._server.worker(self._seconds) as worker:
                     reply = worker.request("construct", **request)
             except WorkerDied as error:
                 if not error.killed or last:  # something outside may have killed it

@@ -48,7 +48,8 @@ class AttributeMapper(LayerFlow):
             tensor: a parameter of the method on whose device tensors are made, if there is one.
         """
         layers = TargetLayers(domain, parts)
-        super().__init__(OwnNames(instance.path, instance.settings, parts, layers, match), layers)
+        names = OwnNames(instance.path, instance.settings, parts, layers, match)
+        super().__init__(names, layers, domain.training)
         self._others, self._match, self._tensor_name = others, match, tensor
         self._domain, self._parts = domain, parts
         at = self._names.full("")

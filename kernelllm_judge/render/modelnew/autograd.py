@@ -15,6 +15,7 @@ from kernelllm_judge.core.syntax import (
     parameters,
 )
 from kernelllm_judge.render.errors import RenderError
+from kernelllm_judge.render.modelnew.namespaces import Renamed
 from kernelllm_judge.render.modelnew.spelling import Imported
 
 
@@ -42,7 +43,7 @@ def as_functions(tree: ast.Module, imported: Mapping[str, Imported]) -> ast.Modu
         for node in tree.body
         if not (isinstance(node, ast.Assign) and bound_names(node) & aliases.keys())
     ]
-    _Applied(functions).visit(tree)
+    Renamed({f"{name}.apply": name for name in functions}).visit(tree)
     return Substitute(aliases).apply(tree)
 
 
@@ -65,19 +66,6 @@ def _binds(node: ast.AST) -> Iterator[str]:
             yield name
         case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
             yield name
-
-
-class _Applied(ast.NodeTransformer):
-    """Replaces ``F.apply`` by ``F``."""
-
-    def __init__(self, functions: Collection[str]) -> None:
-        self._functions = functions
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        owner = node.value
-        if node.attr == "apply" and isinstance(owner, ast.Name) and owner.id in self._functions:
-            return owner
-        return self.generic_visit(node)
 
 
 def _forward(cls: ast.ClassDef) -> ast.FunctionDef:

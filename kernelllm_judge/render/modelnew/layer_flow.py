@@ -14,9 +14,9 @@ from kernelllm_judge.render.modelnew.values import Unknown, evaluate
 class LayerFlow(ast.NodeTransformer):
     """Writes loops over layers out, and keeps the branches that are taken."""
 
-    def __init__(self, names: OwnNames, layers: TargetLayers) -> None:
-        """``names`` are those of the module whose methods are rewritten; ``layers`` are the target's."""
-        self._names, self._layers = names, layers
+    def __init__(self, names: OwnNames, layers: TargetLayers, training: bool) -> None:
+        """``names`` are those of the module whose methods are rewritten; ``layers`` and ``training`` are the target's."""
+        self._names, self._layers, self._training = names, layers, training
 
     def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
         """Writes a loop over layers out where some of them become calls of functions."""
@@ -60,6 +60,7 @@ class LayerFlow(ast.NodeTransformer):
         """Keeps the branch that is taken where what the constructor sets decides it, or the class of a layer."""
         settings = self._names.settings.items()
         values = {f"self.{name}": setting.value for name, setting in settings if setting.kind == "value"}
+        values["self.training"] = self._training
         try:
             node.test = literal(bool(evaluate(node.test, values)))
         except Unknown:

@@ -28,18 +28,11 @@ _FUNCTIONS: Mapping[str, str] = {
     "Sigmoid": "torch.sigmoid({x})",
     "Tanh": "torch.tanh({x})",
     **{
-        name: f"{_F}.{function}({{x}})"
-        for name, function in {
-            "ReLU": "relu",
-            "ReLU6": "relu6",
-            "SiLU": "silu",
-            "SELU": "selu",
-            "Mish": "mish",
-            "Hardswish": "hardswish",
-            "Hardsigmoid": "hardsigmoid",
-            "Softsign": "softsign",
-            "LogSigmoid": "logsigmoid",
-        }.items()
+        name: f"{_F}.{name.lower()}({{x}})"
+        for name in (
+            *("ReLU", "ReLU6", "SiLU", "SELU", "Mish", "Hardswish", "Hardsigmoid", "Softsign"),
+            "LogSigmoid",
+        )
     },
     "GELU": f"{_F}.gelu({{x}}, approximate={{approximate}})",
     "LeakyReLU": f"{_F}.leaky_relu({{x}}, {{negative_slope}})",

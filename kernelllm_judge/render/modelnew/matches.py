@@ -36,12 +36,8 @@ _SIZES = frozenset(
 )
 """Arguments in which a layer that stands for another must be the same."""
 _ROLES = {
-    "w": "weight",
-    "kernel": "weight",
-    "filter": "weight",
-    "gamma": "weight",
-    "b": "bias",
-    "beta": "bias",
+    **dict.fromkeys(("w", "kernel", "filter", "gamma"), "weight"),
+    **dict.fromkeys(("b", "beta"), "bias"),
     "mean": "running_mean",
     "var": "running_var",
 }

@@ -40,30 +40,8 @@ _COMPILER_HELPERS = ("libdevice", "triton_helpers", "tl_math")
 """Modules whose functions ``lower`` replaces by plain ``tl`` afterwards, under these short names."""
 
 _TL_MATH = frozenset(
-    [
-        "abs",
-        "cdiv",
-        "ceil",
-        "clamp",
-        "cos",
-        "div_rn",
-        "erf",
-        "exp",
-        "exp2",
-        "fdiv",
-        "floor",
-        "fma",
-        "log",
-        "log2",
-        "maximum",
-        "minimum",
-        "rsqrt",
-        "sin",
-        "softmax",
-        "sqrt",
-        "sqrt_rn",
-        "umulhi",
-    ]
+    {"abs", "cdiv", "ceil", "clamp", "cos", "div_rn", "erf", "exp", "exp2", "fdiv", "floor", "fma"}
+    | {"log", "log2", "maximum", "minimum", "rsqrt", "sin", "softmax", "sqrt", "sqrt_rn", "umulhi"}
 )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kernelllm_judge.core.records import TensorSpec
@@ -21,6 +21,7 @@ from kernelllm_judge.core.syntax import (
     imports_of,
     is_jitted,
     literal,
+    read_names,
 )
 from kernelllm_judge.render.describe import describe, left_to_torch
 from kernelllm_judge.render.errors import RenderError
@@ -158,8 +159,8 @@ class _Answer:
             *(ast.unparse(own[name]) for name in methods if name in own and name != "forward"),
             ast.unparse(own["forward"]),
         ]
-        head = ["import math"] if _uses_math(texts) else []
-        return "\n\n\n".join([*head, *texts]) + "\n"
+        body = "\n\n\n".join(texts) + "\n"
+        return f"import math\n\n\n{body}" if "math" in read_names(ast.parse(body)) else body
 
     def _statement(self, name: str) -> ast.stmt:
         node = self._top[name]
@@ -207,7 +208,6 @@ class _Answer:
             inputs = [n for n, spec in self._domain.inputs.items() if isinstance(spec, TensorSpec)]
             new = with_target_parameters(new, self._live.signature, self._domain.inputs)
             tensor = inputs[0] if inputs else tensor
-        _Training(self._domain.training).visit(new)
         OnInputDevice(tensor, self._devices).visit(new)
         mapping = AttributeMapper(
             instance, self._instances, self._domain, self._live.parts, self._match, tensor
@@ -224,18 +224,6 @@ class _Answer:
             if isinstance(again, ast.Module) and [ast.dump(s) for s in again.body] == [ast.dump(old)]:
                 return text
         return ast.unparse(ast.fix_missing_locations(new))
-
-
-class _Training(ast.NodeTransformer):
-    """Writes ``self.training`` out, so that branches for the other mode go."""
-
-    def __init__(self, training: bool) -> None:
-        self._training = training
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        if dotted(node) == "self.training":
-            return ast.copy_location(ast.Constant(self._training), node)
-        return self.generic_visit(node)
 
 
 def _without_tries(tree: ast.Module) -> ast.Module:
@@ -294,8 +282,3 @@ def _refuse_patches(tree: ast.Module, top: Mapping[str, ast.stmt]) -> None:
             root = name.partition(".")[0]
             if "." in name and not name.startswith("torch.backends.") and root in {*top, "torch", "nn", "F"}:
                 raise RenderError(f"Line {node.lineno}: it sets `{name}`, which a kernel module cannot.")
-
-
-def _uses_math(texts: Iterable[str]) -> bool:
-    nodes = (node for text in texts for node in ast.walk(ast.parse(text)))
-    return any(isinstance(node, ast.Name) and node.id == "math" for node in nodes)

@@ -1,4 +1,4 @@
-"""Evaluates conditions over what a completion's constructor sets."""
+"""Decides conditions over what a completion's constructor sets."""
 
 from __future__ import annotations
 
@@ -32,33 +32,28 @@ def evaluate(node: ast.expr, names: Mapping[str, object]) -> object:
             return tuple(evaluate(item, names) for item in items)
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return not evaluate(operand, names)
-        case ast.BoolOp(op=op, values=[first, *others]):
-            value = evaluate(first, names)
-            for other in others:
-                if bool(value) == isinstance(op, ast.Or):
-                    break
-                value = evaluate(other, names)
-            return value
-        case ast.Compare(left=left, ops=[op], comparators=[right]):
+        case ast.BoolOp(op=op, values=[*values, last]):
+            for each in values:
+                if bool(value := evaluate(each, names)) == isinstance(op, ast.Or):
+                    return value
+            return evaluate(last, names)
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARE:
             try:
                 return _COMPARE[type(op)](evaluate(left, names), evaluate(right, names))
             except TypeError:
                 raise Unknown from None
-        case ast.Call(func=ast.Name(id="len"), args=[counted], keywords=[]):
-            if isinstance(items := evaluate(counted, names), tuple | str):
-                return len(items)
     raise Unknown
 
 
 _COMPARE: Mapping[type[ast.cmpop], Callable[..., object]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
-    ast.Is: operator.is_,
-    ast.IsNot: operator.is_not,
     ast.In: lambda a, b: a in b,
     ast.NotIn: lambda a, b: a not in b,
 }

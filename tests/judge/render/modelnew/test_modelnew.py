@@ -347,13 +347,6 @@ def test_what_cannot_be_mapped_is_named(target: str, init: str, forward: str, me
     [
         ("self.limit = 30.0; self.reset()", "def reset(self):\n        self.limit = 2.0", "x * 2.0"),
         ("self.reset(first)", "def reset(self, n, by=2):\n        self.limit = n * by", "x * 8"),
-        ("self.reset(by=3, n=5.0)", "def reset(self, n, by=2):\n        self.limit = n * by", "x * 15.0"),
-        ("self.reset()", "def reset(self):\n        self.limit = 30.0", "x * self.limit"),
-        (
-            "n = 7.0; self.reset(); self.limit += n",
-            "def reset(self, n=1.0):\n        self.limit = n",
-            "x * 8.0",
-        ),
         ("setattr(self, 'limit', 2.0)", "def reset(self):\n        pass", "x * 2.0"),
     ],
 )
