@@ -168,11 +168,6 @@ class AttributeMapper(LayerFlow):
     def _tensor(self, name: str, setting: Setting, own: OwnTensor) -> ast.expr:
         path = self._names.full(name)
         if path not in self._match.names:
-            namesake = self._attributes.tensor(name)
-            if namesake is not None and own.shape != namesake.shape:
-                raise RenderError(
-                    f"{_where(name, setting)} has shape {own.shape}, the target's has {namesake.shape}."
-                )
             raise RenderError(
                 f"{_where(name, setting)} cannot be mapped: no weight of shape {own.shape} is left for it, "
                 f"and {self._attributes.in_words(tensors=True)}."

@@ -70,11 +70,6 @@ _FUNCTIONS: Mapping[str, str] = {
 }
 """What each layer computes in evaluation mode; attributes of the layer in braces."""
 
-_DEFAULTS: Mapping[str, Callable[[Mapping[str, object]], object]] = {
-    "stride": lambda stated: stated.get("kernel_size"),
-}
-"""Attributes that follow from others where they are None."""
-
 
 def is_stock(cls: str, layer: str) -> bool:
     """Whether a class is the one of torch's layers that ``torch.nn.Linear`` or ``Linear`` names."""
@@ -120,8 +115,8 @@ def from_constructor(stated: Mapping[str, object]) -> Callable[[str], ast.expr |
 
     def attribute(name: str) -> ast.expr | None:
         value = stated.get(name)
-        if value is None and name in _DEFAULTS:
-            value = _DEFAULTS[name](stated)
+        if value is None and name == "stride":
+            value = stated.get("kernel_size")
         if name in stated:
             return literal(value)
         return literal(None) if name in ("weight", "bias", "running_mean", "running_var") else None

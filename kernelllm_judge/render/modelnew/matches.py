@@ -146,17 +146,16 @@ def _by_rank(
         held, _, number = name.removesuffix(".__class__").rpartition(".")
         if name.endswith(".__class__") and number.isdigit() and isinstance(cls, str):
             theirs[held, cls.rpartition(".")[2]].append(f"{held}.{number}")
-    pairs = [(each, sorted(theirs[key], key=_number)) for key, each in mine.items()]
+    pairs = [
+        (each, sorted(theirs[key], key=lambda name: int(name.rpartition(".")[2])))
+        for key, each in mine.items()
+    ]
     return {
         one: other
         for each, others in pairs
         if len(each) == len(others)
         for one, other in zip(each, others, strict=True)
     }
-
-
-def _number(name: str) -> int:
-    return int(name.rpartition(".")[2])
 
 
 def _used(instance: Instance) -> set[str]:

@@ -9,15 +9,13 @@ import ast
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from kernelllm_judge.core.syntax import Substitute, expression, is_literal, literal
 from kernelllm_judge.render.errors import RenderError
 
 PLACE = "_"
 """Stands for the target's tensor in ``OwnTensor.form``."""
-
-Kind = Literal["value", "tensor", "alias", "layer", "module", "other"]
 
 MOST = 20_000
 """The most attributes that are read."""
@@ -59,7 +57,7 @@ class OwnTensor:
 class Setting:
     """An attribute that the constructor sets."""
 
-    kind: Kind
+    kind: Literal["value", "tensor", "alias", "layer", "module", "other"]
     line: int
     """The line that sets it; 0 where that is not known."""
     value: object = None
@@ -153,9 +151,9 @@ def _setting(one: Mapping[str, Any], given: Collection[object]) -> Setting:
             return Setting(kind, line, layer=_name(one["layer"]), stated=stated, parts=int(one["parts"]))
         case "module":
             return Setting(kind, line, layer=_name(one["class"]))
-    if kind not in get_args(Kind):
-        raise ValueError(f"an attribute of kind {kind!r}")
-    return Setting("other", line)
+        case "other":
+            return Setting(kind, line)
+    raise ValueError(f"an attribute of kind {kind!r}")
 
 
 def _name(text: str) -> str:

@@ -67,6 +67,12 @@ def imports(tree: ast.Module) -> dict[str, Imported]:
     return found
 
 
+def resolved(path: str, imported: Mapping[str, Imported]) -> str:
+    """Returns a dotted name as it would be written without imports."""
+    root, dot, rest = path.partition(".")
+    return imported[root].path + dot + rest if root in imported else path
+
+
 def without_annotations(tree: ast.Module) -> ast.Module:
     """Removes annotations except those that Triton reads (``BLOCK: tl.constexpr``), in place."""
     for node in ast.walk(tree):
@@ -171,9 +177,9 @@ class Canonical(RemovingTransformer):
         return node
 
     def _spell(self, path: str, line: int) -> str:
-        root, _, rest = path.partition(".")
+        root, dot, rest = path.partition(".")
         if origin := self._imported.get(root):
-            full = origin.path + (f".{rest}" if rest else "")
+            full = resolved(path, self._imported)
             if not _may_import(origin, full):
                 raise RenderError(
                     f"Line {origin.line} imports {origin.module}, but a kernel module may import "
@@ -181,7 +187,7 @@ class Canonical(RemovingTransformer):
                 )
             return _short(full)
         if root in _FORGOTTEN:
-            return _short(_FORGOTTEN[root] + (f".{rest}" if rest else ""))
+            return _short(_FORGOTTEN[root] + dot + rest)
         if hasattr(builtins, root) or root in _COMPILER_HELPERS or root == "__name__":
             return path
         raise RenderError(f"Line {line} uses `{root}`, which the completion does not define.")

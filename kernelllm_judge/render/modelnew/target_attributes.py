@@ -21,11 +21,6 @@ class TargetAttributes:
         """Whether an attribute of exactly this name is read."""
         return name in self._specs
 
-    def tensor(self, name: str) -> TensorSpec | None:
-        """Returns what is known about a tensor; None where the attribute is none."""
-        spec = self._specs.get(name)
-        return spec if isinstance(spec, TensorSpec) else None
-
     def reaches(self, name: str) -> bool:
         """Whether ``self.<name>`` starts with an attribute, a sequence or a submodule."""
         parts = name.split(".")

@@ -129,7 +129,7 @@ def test_no_match_makes_wrong_maths_right(judge: Judge, forward: str) -> None:
          "return x @ self.w.t()", "x @ self.fc.weight.t()"),
         ("LinearGelu", "self.fc = nn.Linear(16, 24); self.w = self.fc.weight.detach().half()",
          "return x @ self.w.t()", "x @ self.fc.weight.half().t()"),
-        ("LinearGelu", "self.w = nn.Parameter(torch.empty(24, 16)); self.w = self.w.t().contiguous()",
+        ("LinearGelu", "w = nn.Parameter(torch.empty(24, 16)); self.w = w.t().contiguous()",
          "return x @ self.w", "x @ self.fc.weight.t().contiguous()"),
         ("LinearGelu", "self.register_buffer('zero', torch.zeros(24)); self.fc = nn.Linear(16, 24)",
          "return self.fc(x) + self.zero", "torch.zeros(24, device=x.device)"),
