@@ -18,7 +18,7 @@ from kernelllm_judge.supervisor import ForkServer
 SECONDS = 20.0
 """Seconds that a constructor may take."""
 
-BOUNDS = ResourceBounds(tasks=64, memory=8 * GIB, disk=GIB // 4, files=1000)
+BOUNDS = ResourceBounds(tasks=64, memory=min(8 * GIB, ResourceBounds().memory), disk=GIB // 4, files=1000)
 """What it may use. Its tensors need no memory, except where it asks for their values."""
 
 DEEPEST = 4

@@ -96,23 +96,18 @@ class AttributeMapper(LayerFlow):
         for keyword in node.keywords:
             keyword.value = self.visit(keyword.value)
 
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+    def visit_Attribute(self, node: ast.Attribute | ast.Subscript) -> ast.AST:
         """Maps a dotted path such as ``self.a[0].b``."""
-        name = self._names.read(node)
-        if not name:
+        name, changed = self._names.read(node), not isinstance(node.ctx, ast.Load)
+        if not name or (changed and isinstance(node, ast.Subscript)):
             return self.generic_visit(node)
-        if not isinstance(node.ctx, ast.Load):
+        if changed:
             raise RenderError(
                 f"Line {node.lineno} changes {ast.unparse(node)} in forward; a kernel module keeps no state."
             )
         return ast.copy_location(self._map(name, node.lineno), node)
 
-    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        """Maps an item of a container such as ``self.layers[-1]``."""
-        name = self._names.read(node)
-        if not name or not isinstance(node.ctx, ast.Load):
-            return self.generic_visit(node)
-        return ast.copy_location(self._map(name, node.lineno), node)
+    visit_Subscript = visit_Attribute
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         """Rejects ``self`` by itself, because it is the target's instance and not the completion's."""
@@ -252,9 +247,7 @@ class AttributeMapper(LayerFlow):
 
 def _member(node: ast.expr, rest: str) -> ast.expr:
     """Returns an attribute of an expression by its dotted name."""
-    for name in rest.split(".") if rest else ():
-        node = ast.Attribute(node, name, ast.Load())
-    return node
+    return expression(f"{ast.unparse(node)}.{rest}") if rest else node
 
 
 def _where(name: str, setting: Setting) -> str:

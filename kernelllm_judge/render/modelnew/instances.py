@@ -59,13 +59,13 @@ def instances(top: Mapping[str, ast.stmt], modules: Sequence[Built], taken: set[
             methods,
             built.settings,
             {method: _function_name(built.path, method, taken) for method in methods},
-            frozenset(node.name for node in functions if _is_property(node)),
+            frozenset(
+                node.name
+                for node in functions
+                if any((dotted(each) or "").endswith("property") for each in node.decorator_list)
+            ),
         )
     return found
-
-
-def _is_property(method: ast.FunctionDef) -> bool:
-    return any((dotted(decorator) or "").endswith("property") for decorator in method.decorator_list)
 
 
 def _function_name(path: str, method: str, taken: set[str]) -> str:

@@ -102,7 +102,7 @@ def call_of(cls: str, x: ast.expr, attribute: Callable[[str], ast.expr | None]) 
     template = _FUNCTIONS.get(cls.rpartition(".")[2])
     if template is None:
         return None
-    names = [node for node in _fields(template) if node != "x"]
+    names = [name for _, name, _, _ in string.Formatter().parse(template) if name and name != "x"]
     values = {name: attribute(name) for name in names}
     known = {name: ast.unparse(value) for name, value in values.items() if value is not None}
     if len(known) < len(names):
@@ -122,7 +122,3 @@ def from_constructor(stated: Mapping[str, object]) -> Callable[[str], ast.expr |
         return literal(None) if name in ("weight", "bias", "running_mean", "running_var") else None
 
     return attribute
-
-
-def _fields(template: str) -> list[str]:
-    return [name for _, name, _, _ in string.Formatter().parse(template) if name]
