@@ -13,6 +13,7 @@ import torch
 
 from kernelllm_judge.background import beside
 from kernelllm_judge.compiling import compile_all, require_compiled
+from kernelllm_judge.constructors import Constructors
 from kernelllm_judge.core.measured import CaseTime, Measured
 from kernelllm_judge.core.records import (
     SIZES_ASKED,
@@ -132,6 +133,8 @@ class Judge:
             compiler = ForkServer("compile", self.isolation, environment.arch)
             self._compilers = Workers(compiler, cpu, deadline)
             self._servers = [server, compiler]
+        self.constructors = Constructors(self.isolation)
+        """Run the constructors of the answers that are rendered for this judge."""
         self._references = KeptReferences(self.policy, in_stage, self._leases)
 
     def __enter__(self) -> Judge:
@@ -146,6 +149,7 @@ class Judge:
     def __exit__(self, *exc: object) -> None:
         """Ends the fork servers and all workers."""
         self._closing.close()
+        self.constructors.close()
         for server in self._servers:
             server.close()
 

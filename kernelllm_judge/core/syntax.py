@@ -34,6 +34,7 @@ __all__ = [
     "RemovingTransformer",
     "Substitute",
     "assigned_names",
+    "binding_counts",
     "bound_names",
     "call_name",
     "chain_of",
@@ -162,6 +163,18 @@ def assigned_once(function: ast.FunctionDef) -> dict[str, ast.expr]:
         and isinstance(node.targets[0], ast.Name)
         and stores[node.targets[0].id] == 1
     }
+
+
+def binding_counts(tree: ast.AST) -> Counter[str]:
+    """Counts the statements and arguments that bind each name, wherever they are; imports aside."""
+    found: Counter[str] = Counter()
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
+                found[name] += 1
+            case ast.Name(id=name, ctx=ast.Store()):
+                found[name] += 1
+    return found
 
 
 def bound_names(node: ast.AST, *, imports: bool = True) -> set[str]:

@@ -22,7 +22,7 @@ from kernelllm_judge.core.errors import ConfigError
 from kernelllm_judge.isolation import landlock, seccomp
 from kernelllm_judge.isolation.landlock import OWN, READ, READ_FILE, TRUNCATE, WRITE_FILE, Allowed
 
-Mode = Literal["interpret", "compile", "cuda"]
+Mode = Literal["interpret", "compile", "cuda", "construct"]
 Device = Literal["cpu", "cuda"]
 RequestedIsolation = Literal["best", "strict"]
 

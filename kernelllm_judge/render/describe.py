@@ -16,29 +16,10 @@ if TYPE_CHECKING:
 
 
 _VIEWS = frozenset(
-    {
-        "arange",
-        "empty",
-        "empty_like",
-        "empty_permuted",
-        "empty_strided",
-        "full",
-        "full_like",
-        "ones",
-        "ones_like",
-    }
-    | {
-        "tensor",
-        "zeros",
-        "zeros_like",
-        "as_strided",
-        "broadcast_to",
-        "flatten",
-        "permute",
-        "reshape",
-        "squeeze",
-    }
-    | {"transpose", "unsqueeze", "device", "is_grad_enabled", "no_grad"}
+    {"transpose", "unsqueeze", "device", "is_grad_enabled", "no_grad", "arange", "empty"}
+    | {"empty_like", "empty_permuted", "empty_strided", "full", "full_like", "ones", "ones_like"}
+    | {"tensor", "zeros", "zeros_like", "as_strided", "broadcast_to", "flatten", "permute", "reshape"}
+    | {"squeeze"}
 )
 """Functions of torch that compute nothing."""
 

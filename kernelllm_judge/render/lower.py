@@ -47,56 +47,44 @@ _PLAIN = {
 }
 """Functions that ``tl`` has under its own name."""
 
+_ALIKE = ("tanh", "sinh", "cosh", "tan", "expm1", "log1p", "log10", "fmod", "trunc", "copysign", "relu")
 _DEVICE = {
     **{
         f"{module}.{name}": function
         for module in ("libdevice", "tl_math", "tl", "triton_helpers")
         for name, function in {
-            "tanh": "tanh",
+            **{name: name for name in _ALIKE},
             "fast_tanhf": "tanh",
-            "sinh": "sinh",
-            "cosh": "cosh",
-            "tan": "tan",
-            "expm1": "expm1",
-            "log1p": "log1p",
-            "log10": "log10",
             "pow": "power",
-            "fmod": "fmod",
-            "trunc": "trunc",
-            "nearbyint": "round_half_even",
-            "rint": "round_half_even",
-            "round": "round_half_even",
+            "clamp": "clip",
+            "clip": "clip",
+            **dict.fromkeys(("nearbyint", "rint", "round"), "round_half_even"),
             "isnan": "is_nan",
             "isinf": "is_inf",
             "signbit": "sign_bit",
-            "copysign": "copysign",
-            "relu": "relu",
-            "clamp": "clip",
-            "clip": "clip",
         }.items()
     },
-    "triton_helpers.maximum": "maximum",
-    "triton_helpers.minimum": "minimum",
-    "triton_helpers.max2": "nan_max",
-    "triton_helpers.min2": "nan_min",
-    "triton_helpers.max_with_index": "max_with_index",
-    "triton_helpers.min_with_index": "min_with_index",
-    "triton_helpers.maximum_with_index": "maximum_with_index",
-    "triton_helpers.minimum_with_index": "minimum_with_index",
-    "triton_helpers.any": "any_true",
-    "triton_helpers.prod": "product",
-    "triton_helpers.promote_to_tensor": "at_least_1d",
-    "triton_helpers.div_floor_integer": "floor_divide",
-    "triton_helpers.remainder_integer": "floor_remainder",
-    "triton_helpers.pow_integer": "pow_integer",
-    "triton_helpers.select_one": "select_one",
-    "triton_helpers.sort_with_index": "sort_with_index",
-    "triton_helpers.welford_reduce": "welford_next",
-    "triton_helpers.welford": "welford_total",
-    "triton_helpers.welford_combine": "welford_joined",
-    "triton_helpers.online_softmax_combine": "online_softmax_next",
-    "triton_helpers.online_softmax_combine_with_sum": "online_softmax_joined",
-    "triton_helpers.online_softmax_reduce": "online_softmax_total",
+    **{
+        f"triton_helpers.{name}": function
+        for name, function in {
+            **{name: name for name in ("maximum", "minimum", "max_with_index", "min_with_index")},
+            **{name: name for name in ("maximum_with_index", "minimum_with_index", "pow_integer")},
+            **{name: name for name in ("select_one", "sort_with_index")},
+            "max2": "nan_max",
+            "min2": "nan_min",
+            "any": "any_true",
+            "prod": "product",
+            "promote_to_tensor": "at_least_1d",
+            "div_floor_integer": "floor_divide",
+            "remainder_integer": "floor_remainder",
+            "welford_reduce": "welford_next",
+            "welford": "welford_total",
+            "welford_combine": "welford_joined",
+            "online_softmax_combine": "online_softmax_next",
+            "online_softmax_combine_with_sum": "online_softmax_joined",
+            "online_softmax_reduce": "online_softmax_total",
+        }.items()
+    },
 }
 """Functions that a function in ``device`` replaces, by their names; those of ``tl`` only where it lacks them."""
 

@@ -7,12 +7,10 @@ is of no use in a kernel module; calling the function computes the same.
 from __future__ import annotations
 
 import ast
-from collections import Counter
-from collections.abc import Iterator
 
-from kernelllm_judge.core.syntax import dotted
+from kernelllm_judge.core.syntax import binding_counts, dotted
 from kernelllm_judge.render.errors import RenderError
-from kernelllm_judge.render.modelnew.spelling import imports
+from kernelllm_judge.render.modelnew.spelling import imports, resolved
 
 _OPERATORS = frozenset({"torch.library.custom_op", "torch.library.triton_op"})
 _WRAPPER = "torch.library.wrap_triton"
@@ -47,7 +45,7 @@ class _Replacing(ast.NodeTransformer):
     def __init__(self, tree: ast.Module) -> None:
         self.moved: set[int] = set()
         """Functions that have become methods."""
-        self._names = Counter(_bound(tree))
+        self._names = binding_counts(tree)
         self._imported = imports(tree)
         self._functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
         self._operators: dict[str, str] = {}
@@ -147,19 +145,7 @@ class _Replacing(ast.NodeTransformer):
 
     def _path(self, node: ast.expr) -> str | None:
         """Returns a dotted name as it would be written without imports, or None."""
-        first, dot, rest = (dotted(node) or "").partition(".")
-        known = self._imported.get(first)
-        return (f"{known.path}{dot}{rest}" if known else first + dot + rest) or None
-
-
-def _bound(tree: ast.Module) -> Iterator[str]:
-    """Yields every name that a statement or an argument binds, wherever it is."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
-                yield name
-            case ast.Name(id=name, ctx=ast.Store()):
-                yield name
+        return resolved(dotted(node) or "", self._imported) or None
 
 
 def _with_gradients(

@@ -12,6 +12,7 @@ from kernelllm_judge.core import kernel_module
 from kernelllm_judge.core.domains import reached, shipped
 from kernelllm_judge.core.records import Candidate, Completion
 from kernelllm_judge.core.syntax import parameters
+from kernelllm_judge.launching import ServerFailed
 from kernelllm_judge.render.errors import RenderError, unexpected
 from kernelllm_judge.render.extract import ExtractError, extract
 from kernelllm_judge.render.operators import without_operators
@@ -20,13 +21,20 @@ from kernelllm_judge.render.undefined import require_defined
 from kernelllm_judge.target.errors import TargetError
 
 if TYPE_CHECKING:
+    from kernelllm_judge.constructors import Constructors
     from kernelllm_judge.target.live import LiveTarget
 
 __all__ = ["RenderError", "render"]
 
 
-def render(completion: Completion, live: LiveTarget, *, on_gpu: bool = False) -> Candidate:
-    """Turns a completion into a candidate without executing anything.
+def render(
+    completion: Completion,
+    live: LiveTarget,
+    constructors: Constructors | None = None,
+    *,
+    on_gpu: bool = False,
+) -> Candidate:
+    """Turns a completion into a candidate. Only the constructor of a ``ModelNew`` is executed, in a worker.
 
     A complete kernel module stays as it is, under this target's header; its ``SUPPORTS`` is cut down to what the
     target's cases cover, or added. TorchInductor's output code and hand-written ``ModelNew`` classes are translated.
@@ -34,17 +42,19 @@ def render(completion: Completion, live: LiveTarget, *, on_gpu: bool = False) ->
     Args:
         completion: what a generator wrote.
         live: the target.
+        constructors: run the constructor of a ``ModelNew``; those who render no such answers need none.
         on_gpu: whether a GPU will judge the candidate. Otherwise it is made for sizes that Triton's interpreter can be asked.
 
     Raises:
+        launching.ServerFailed: no worker can start.
         RenderError: one sentence that names what is missing or cannot be carried, and where; or that the renderer
-            itself failed. Nothing else, so that one completion never costs the others.
+            itself failed. Nothing else comes of a completion, so that one completion never costs the others.
     """
     if not completion.text.strip():
         raise RenderError(completion.note or "The completion is empty.")
     try:
-        return _rendered(completion, live, on_gpu)
-    except RenderError:
+        return _rendered(completion, live, constructors, on_gpu)
+    except (RenderError, ServerFailed):
         raise
     except (ExtractError, TargetError) as error:
         raise RenderError(str(error)) from None
@@ -56,7 +66,9 @@ def render(completion: Completion, live: LiveTarget, *, on_gpu: bool = False) ->
         raise RenderError(unexpected("The renderer", "completion", error)) from error
 
 
-def _rendered(completion: Completion, live: LiveTarget, on_gpu: bool) -> Candidate:
+def _rendered(
+    completion: Completion, live: LiveTarget, constructors: Constructors | None, on_gpu: bool
+) -> Candidate:
     from kernelllm_judge.render.inductor.translate import is_inductor_code, translate_inductor
     from kernelllm_judge.render.modelnew.translate import translate_modelnew
 
@@ -68,7 +80,9 @@ def _rendered(completion: Completion, live: LiveTarget, on_gpu: bool) -> Candida
         return _kernel_module(code, completion, live, on_gpu)
     if is_inductor_code(code):
         return composed([translate_inductor(code, live, completion)], translated=True)
-    return composed(translate_modelnew(code, live), translated=False)
+    if constructors is None:
+        raise RenderError("A class `ModelNew` can only be rendered where its constructor can run.")
+    return composed(translate_modelnew(code, live, constructors), translated=False)
 
 
 def _composed(

@@ -26,13 +26,11 @@ def require_defined(body: str) -> None:
     except SyntaxError as error:
         line = body.splitlines()[(error.lineno or 1) - 1].strip()
         raise RenderError(f"What the code becomes is not Python ({error.msg}): {line}") from None
-    defined = _ALWAYS.union(*(bound_names(ast.Module([node], [])) for node in tree.body if not _scope(node)))
-    defined |= {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    # What a function or a class binds is its own, but for its name.
+    scopes = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    others = [node for node in tree.body if node not in scopes]
+    defined = _ALWAYS | bound_names(ast.Module(others, [])) | {node.name for node in scopes}
     for node in tree.body:
         if missing := read_names(node) - bound_names(node) - defined:
             where = f"`{node.name}`" if isinstance(node, ast.FunctionDef | ast.ClassDef) else "The module"
             raise RenderError(f"{where} uses `{min(missing)}`, which the completion does not define.")
-
-
-def _scope(node: ast.stmt) -> bool:
-    return isinstance(node, ast.FunctionDef | ast.ClassDef)

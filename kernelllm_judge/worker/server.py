@@ -282,7 +282,9 @@ def run_server(options: dict[str, Any]) -> NoReturn:
         from kernelllm_judge.worker.warm import warm_up, warm_up_interpreter
 
         isolation = Isolation(**options["isolation"])
-        if options["mode"] == "interpret":
+        if options["mode"] == "construct":
+            from kernelllm_judge.worker import constructing  # noqa: F401  (preloaded)
+        elif options["mode"] == "interpret":
             warm_up_interpreter()
         else:
             warm_up(Path.cwd(), gpu=options["mode"] == "cuda")

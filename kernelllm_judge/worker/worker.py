@@ -1,7 +1,7 @@
 """The worker: the process in which one candidate runs. Untrusted once the candidate is loaded.
 
-It handles seven requests on its channel: ``context``, ``load``, ``state``, ``run``, ``loop``, ``share`` and
-``compile``. It gets inputs and writes outputs; it never gets expected outputs.
+It handles seven requests on its channel: ``ready``, ``load``, ``state``, ``run``, ``loop``, ``share`` and
+``compile``; and ``construct``, for which no candidate is loaded. It gets inputs and writes outputs; it never gets expected outputs.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ class Worker:
             "loop": self.loop,
             "share": self.share,
             "compile": self.compile,
+            "construct": self.construct,
         }
         while True:
             try:
@@ -201,6 +202,12 @@ class Worker:
                 assert failure.__cause__ is not None
                 return {"refused": describe(failure.__cause__, self.directory)}
         return {"kernels": compiled}
+
+    def construct(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Runs the constructor of a completion, and describes what it makes."""
+        from kernelllm_judge.worker.constructing import construct
+
+        return construct(request, self.directory)
 
     def _call(
         self, inputs: dict[str, Any], grad: dict[str, Any] | None = None

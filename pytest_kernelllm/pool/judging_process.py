@@ -43,7 +43,7 @@ class TargetJudge(TargetLoader):
 
     def __init__(self, judge: Judge, in_stage: InStage = unwatched) -> None:
         """``judge`` is started and ended by the caller; ``in_stage`` is its own."""
-        super().__init__(judge.environment, in_stage)
+        super().__init__(judge.environment, judge.constructors, in_stage)
         self._judge = judge
 
     def fit_for(self, request: Request) -> bool:

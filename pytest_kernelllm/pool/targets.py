@@ -10,8 +10,10 @@ from pathlib import Path
 
 import torch
 
+from kernelllm_judge.constructors import Constructors
 from kernelllm_judge.core.records import Completion, Environment
 from kernelllm_judge.core.stages import InStage, unwatched
+from kernelllm_judge.launching import ServerFailed
 from kernelllm_judge.render.errors import RenderError, unexpected
 from kernelllm_judge.render.render import render
 from kernelllm_judge.target.live import LiveTarget, TargetError, load_target
@@ -38,14 +40,18 @@ class _Loaded:
 class TargetLoader:
     """Loads targets, and writes and renders candidates for them. Keeps the last ones."""
 
-    def __init__(self, environment: Environment, in_stage: InStage = unwatched) -> None:
+    def __init__(
+        self, environment: Environment, constructors: Constructors, in_stage: InStage = unwatched
+    ) -> None:
         """Loads nothing yet.
 
         Args:
             environment: where the candidates are judged.
+            constructors: run the constructors of answers; the caller closes them.
             in_stage: gives the context for each stage in which the user's original runs.
         """
         self._environment = environment
+        self._constructors = constructors
         self._in_stage = in_stage
         self._loaded: OrderedDict[str, _Loaded] = OrderedDict()
         self._last = self._root = ""
@@ -68,7 +74,10 @@ class TargetLoader:
                 return ErrorReply(live)
             arch, on_gpu = self._environment.arch, self._environment.device == "cuda"
             every = [*_written(live, arch, request.indices), *request.completions]
-            return PrepareReply(tuple(_rendering(each, live, on_gpu) for each in every), live.notes)
+            renderings = (_rendering(each, live, self._constructors, on_gpu) for each in every)
+            return PrepareReply(tuple(renderings), live.notes)
+        except ServerFailed as error:
+            return ErrorReply(str(error))
         except (Exception, SystemExit) as error:
             return ErrorReply(f"{request.target.id}: {unexpected('Preparing', 'target', error)}")
 
@@ -122,9 +131,11 @@ def _written(live: LiveTarget, arch: str, indices: Sequence[int]) -> Iterable[Co
     return completions(live, gpu_for(arch), VARIANTS, indices)
 
 
-def _rendering(completion: Completion, live: LiveTarget, on_gpu: bool) -> Rendering:
+def _rendering(
+    completion: Completion, live: LiveTarget, constructors: Constructors, on_gpu: bool
+) -> Rendering:
     try:
-        return Rendering(completion, render(completion, live, on_gpu=on_gpu))
+        return Rendering(completion, render(completion, live, constructors, on_gpu=on_gpu))
     except RenderError as error:
         return Rendering(completion, None, str(error))
 

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from kernelllm_judge.constructors import Constructors
+from kernelllm_judge.isolation.isolation import probe_isolation
 from pytest_kernelllm.pool.messages import Handshake, PrepareRequest, request_of
 from pytest_kernelllm.pool.pool_process import UNFIT
 from pytest_kernelllm.pool.serving import StageReports, serve
@@ -29,7 +31,8 @@ class TargetWriter(TargetLoader):
 
 @contextlib.contextmanager
 def _writing(start: Handshake, reports: StageReports) -> Iterator[TargetWriter]:
-    yield TargetWriter(start.environment, reports.in_stage)
+    with Constructors(probe_isolation("cpu", start.isolation)) as constructors:
+        yield TargetWriter(start.environment, constructors, reports.in_stage)
 
 
 if __name__ == "__main__":

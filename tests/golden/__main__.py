@@ -69,7 +69,9 @@ def renderings() -> Golden:
     import completions
     import survey
 
+    from kernelllm_judge.constructors import Constructors
     from kernelllm_judge.core.records import Completion
+    from kernelllm_judge.isolation.isolation import probe_isolation
     from kernelllm_judge.render.render import RenderError, render
     from kernelllm_judge.target.live import LiveTarget, load_target
     from pytest_kernelllm.discover.scan import scan_file
@@ -80,7 +82,7 @@ def renderings() -> Golden:
         if not completion.text:
             return _hash(completion.note)
         try:
-            candidate = render(completion, live)
+            candidate = render(completion, live, constructors)
         except RenderError as error:
             return _hash(str(error))
         texts = []
@@ -90,6 +92,7 @@ def renderings() -> Golden:
         return _hash("\n".join(texts))
 
     found: Golden = {}
+    constructors = Constructors(probe_isolation("cpu"))
     for name in survey.targets():
         live, completion = survey.made(name)
         found[f"survey/{name}"] = rendered(completion, live)
@@ -105,6 +108,7 @@ def renderings() -> Golden:
                 request = Request(target, tuple(range(SAMPLES)), lambda live=live: live)
                 for _, completion in InductorGenerator().generate([request]):
                     found[f"{example}/{target.id}/{completion.index}"] = rendered(completion, live)
+    constructors.close()
     return found
 
 

@@ -123,7 +123,7 @@ def completion_judge(device: str) -> Iterator[Callable[[str], tuple[str, str, bo
             live = live_target(TABLE[name].target)
             text = (DATA / "completions" / f"{name}.txt").read_bytes().decode()
             try:
-                candidate = render(Completion("files", 0, text, "modelnew"), live)
+                candidate = render(Completion("files", 0, text, "modelnew"), live, judge.constructors)
             except RenderError as error:
                 return "render", str(error), None
             verdict = judge.judge(candidate, Criteria(live, timing=False))

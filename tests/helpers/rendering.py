@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import subprocess
@@ -12,7 +13,9 @@ from typing import Any
 
 from loading import load
 
+from kernelllm_judge.constructors import Constructors
 from kernelllm_judge.core.records import Candidate, Completion
+from kernelllm_judge.isolation.isolation import probe_isolation
 from kernelllm_judge.render.render import render
 from kernelllm_judge.target.live import LiveTarget
 
@@ -31,8 +34,16 @@ def completion(text: str, **changes: Any) -> Completion:
     return Completion(**{"generator": "files", "index": 0, "text": text, "format": "modelnew", **changes})
 
 
+@cache
+def constructors() -> Constructors:
+    """What runs the constructors of answers, for all tests of this process."""
+    opened = Constructors(probe_isolation("cpu"))
+    atexit.register(opened.close)
+    return opened
+
+
 def rendered(target: str, text: str, **changes: Any) -> Candidate:
-    return render(completion(text, **changes), live(target))
+    return render(completion(text, **changes), live(target), constructors())
 
 
 def run_against_originals(folder: Path, candidates: dict[str, tuple[str, str]]) -> dict[str, Any]:

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from kernelllm_judge.constructors import Constructors
 from kernelllm_judge.environment import find_environment
+from kernelllm_judge.isolation.isolation import probe_isolation
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.pool.messages import PrepareReply, PrepareRequest
 from pytest_kernelllm.pool.targets import TargetLoader
@@ -42,7 +44,7 @@ def test_a_file_that_changes_settings_leaves_its_process_to_none_but_itself(
     tmp_path: Path, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", torch.backends.cudnn.benchmark)
-    loader = TargetLoader(find_environment("cpu"))
+    loader = TargetLoader(find_environment("cpu"), Constructors(probe_isolation("cpu")))
 
     def request(name: str, line: str) -> PrepareRequest:
         (tmp_path / f"{name}.py").write_text(MODULE.format(line=line))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from completions import DATA, TABLE, live_target
 from judged import accepted
+from rendering import constructors
 
 from kernelllm_judge.core.kernel_module import digest, unmodified
 from kernelllm_judge.core.records import Candidate, Completion
@@ -36,7 +37,9 @@ RUFF = "[tool.ruff]\n"
 def kernel(name: str) -> str:
     """The kernel module that a stored completion becomes, as it is suggested."""
     text = (DATA / "completions" / f"{name}.txt").read_text()
-    candidate = render(Completion("files", 0, text, "modelnew"), live_target(TABLE[name].target))
+    candidate = render(
+        Completion("files", 0, text, "modelnew"), live_target(TABLE[name].target), constructors()
+    )
     return shipped(candidate, accepted(candidate)).source
 
 

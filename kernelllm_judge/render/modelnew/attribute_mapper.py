@@ -8,23 +8,16 @@ from collections.abc import Mapping
 
 from kernelllm_judge.core.parts import Parts
 from kernelllm_judge.core.records import Domain, TensorSpec
-from kernelllm_judge.core.syntax import dotted, expression, is_literal, literal
+from kernelllm_judge.core.syntax import dotted, expression, literal
 from kernelllm_judge.render.errors import RenderError
 from kernelllm_judge.render.modelnew.instances import Instance
 from kernelllm_judge.render.modelnew.layer_flow import LayerFlow
-from kernelllm_judge.render.modelnew.layers import (
-    built_with,
-    call_of,
-    from_constructor,
-    has_weights,
-)
+from kernelllm_judge.render.modelnew.layers import call_of, from_constructor, has_weights
 from kernelllm_judge.render.modelnew.matches import Match, is_transposed
 from kernelllm_judge.render.modelnew.own_names import OwnNames, prefixes
-from kernelllm_judge.render.modelnew.settings import Setting
+from kernelllm_judge.render.modelnew.settings import OwnTensor, Setting
 from kernelllm_judge.render.modelnew.target_attributes import TargetAttributes
 from kernelllm_judge.render.modelnew.target_layers import TargetLayers
-from kernelllm_judge.render.modelnew.tensors import OwnTensor, with_tensor
-from kernelllm_judge.render.modelnew.values import KnownValue, Unknown, evaluate
 
 
 class AttributeMapper(LayerFlow):
@@ -55,7 +48,8 @@ class AttributeMapper(LayerFlow):
             tensor: a parameter of the method on whose device tensors are made, if there is one.
         """
         layers = TargetLayers(domain, parts)
-        super().__init__(OwnNames(instance.path, instance.settings, parts, layers, match), layers)
+        names = OwnNames(instance.path, instance.settings, parts, layers, match)
+        super().__init__(names, layers, domain.training)
         self._others, self._match, self._tensor_name = others, match, tensor
         self._domain, self._parts = domain, parts
         at = self._names.full("")
@@ -76,7 +70,7 @@ class AttributeMapper(LayerFlow):
             and len(node.args) == 1
             and (held := self._names.items_of(node.args[0]))
         ):
-            return ast.copy_location(literal(len(held)), node)
+            return ast.copy_location(literal(held), node)
         name = self._names.read(node.func)
         if function := self._methods.get(name or ""):
             self._visit_arguments(node)
@@ -89,7 +83,7 @@ class AttributeMapper(LayerFlow):
             and self._names.settings[name].layer == "torch.nn.Sequential"
         ):
             whole = self._only_argument(node)
-            for index in range(len(held)):
+            for index in range(held):
                 item = ast.Subscript(node.func, ast.Constant(index), ast.Load())
                 whole = ast.copy_location(ast.Call(item, [whole], []), node)
             return self.visit(ast.fix_missing_locations(whole))  # type: ignore[no-any-return]  # typeshed: visit() -> Any
@@ -102,23 +96,18 @@ class AttributeMapper(LayerFlow):
         for keyword in node.keywords:
             keyword.value = self.visit(keyword.value)
 
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+    def visit_Attribute(self, node: ast.Attribute | ast.Subscript) -> ast.AST:
         """Maps a dotted path such as ``self.a[0].b``."""
-        name = self._names.read(node)
-        if not name:
+        name, changed = self._names.read(node), not isinstance(node.ctx, ast.Load)
+        if not name or (changed and isinstance(node, ast.Subscript)):
             return self.generic_visit(node)
-        if not isinstance(node.ctx, ast.Load):
+        if changed:
             raise RenderError(
                 f"Line {node.lineno} changes {ast.unparse(node)} in forward; a kernel module keeps no state."
             )
         return ast.copy_location(self._map(name, node.lineno), node)
 
-    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        """Maps an item of a container such as ``self.layers[-1]``."""
-        name = self._names.read(node)
-        if not name or not isinstance(node.ctx, ast.Load):
-            return self.generic_visit(node)
-        return ast.copy_location(self._map(name, node.lineno), node)
+    visit_Subscript = visit_Attribute
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         """Rejects ``self`` by itself, because it is the target's instance and not the completion's."""
@@ -160,13 +149,12 @@ class AttributeMapper(LayerFlow):
                 inner, self._others, self._domain, self._parts, self._match, self._tensor_name
             )
             return mapper._map(rest, line)
-        if setting.value is not None:
-            return self._value(name, first, setting.value, setting)
+        if setting.kind == "value" and not rest:
+            return self._value(name, setting)
         if self._attributes.reaches(name):
             return self._own(name)
         raise RenderError(
-            f"{_where(first, setting)} cannot be computed from the "
-            f"constructor's arguments, and {self._attributes.in_words()}."
+            f"{_where(first, setting)} is no plain value, tensor or layer, and {self._attributes.in_words()}."
         )
 
     def _own(self, name: str) -> ast.expr:
@@ -175,39 +163,31 @@ class AttributeMapper(LayerFlow):
     def _tensor(self, name: str, setting: Setting, own: OwnTensor) -> ast.expr:
         path = self._names.full(name)
         if path not in self._match.names:
-            namesake = self._attributes.tensor(name)
-            if namesake is not None and own.shape not in (None, namesake.shape):
-                raise RenderError(
-                    f"self.{name} (line {setting.line}) has shape {own.shape}, the target's has {namesake.shape}."
-                )
-            shaped = f" of shape {own.shape}" if own.shape is not None else ""
             raise RenderError(
-                f"{_where(name, setting)} cannot be mapped: no weight{shaped} is left for it, "
+                f"{_where(name, setting)} cannot be mapped: no weight of shape {own.shape} is left for it, "
                 f"and {self._attributes.in_words(tensors=True)}."
             )
         theirs = self._match.names[path]
         if theirs is None:
-            return with_tensor(own.form, self._written(own, setting))
+            return own.written(self._constant_tensor(name, own, setting))
         spec = self._domain.attributes[theirs]
         assert isinstance(spec, TensorSpec)
         reached = self._layers.reached(theirs)
-        if own.shape is not None and own.shape != spec.shape:
+        if own.shape != spec.shape:
             other = (
                 "transpose(0, 1).contiguous()"
                 if is_transposed(own.shape, spec.shape)
                 else f"view({own.shape})"
             )
             reached = expression(f"{ast.unparse(reached)}.{other}")
-        return with_tensor(own.form, reached)
+        return own.written(reached)
 
-    def _written(self, own: OwnTensor, setting: Setting) -> ast.expr:
+    def _constant_tensor(self, name: str, own: OwnTensor, setting: Setting) -> ast.expr:
         """Writes a tensor that always has the same values where it is used."""
         if self._tensor_name is None:
-            raise RenderError(
-                f"Line {setting.line}: {setting.text} is used in a function without a tensor argument."
-            )
+            raise RenderError(f"{_where(name, setting)} is used in a function without a tensor argument.")
         made = copy.deepcopy(own.made)
-        assert isinstance(made, ast.Call)
+        assert made is not None
         made.keywords.append(ast.keyword("device", expression(f"{self._tensor_name}.device")))
         return made
 
@@ -215,12 +195,11 @@ class AttributeMapper(LayerFlow):
         theirs = self._match.names.get(self._names.full(name))
         if theirs is not None:
             return self._layers.reached(f"{theirs}.{rest}" if rest else theirs)
-        stated = built_with(setting.layer, setting.args, setting.kwargs)
-        if rest in stated and not has_weights(setting.layer):
-            return literal(stated[rest])
+        if rest in setting.stated and not has_weights(setting.layer):
+            return literal(setting.stated[rest])
         layer, cls = setting.layer.rpartition(".")[2], self._layers.class_of(self._names.full(name))
         if cls:
-            raise RenderError(f"self.{name} (line {setting.line}) is a {layer}, the target's is a {cls}.")
+            raise RenderError(f"{_where(name, setting)} is a {layer}, the target's is a {cls}.")
         raise RenderError(
             f"{_where(name, setting)} cannot be mapped: the target has no submodule of that name, "
             f"and no other {layer} like it."
@@ -239,8 +218,7 @@ class AttributeMapper(LayerFlow):
             return None
         self._visit_arguments(node)
         if own and setting is not None and not has_weights(setting.layer):
-            stated = built_with(setting.layer, setting.args, setting.kwargs)
-            call = call_of(setting.layer, self._only_argument(node), from_constructor(stated))
+            call = call_of(setting.layer, self._only_argument(node), from_constructor(setting.stated))
             if call is None:
                 raise RenderError(f"{_where(name, setting)} has arguments that are not known.")
             return call
@@ -258,31 +236,19 @@ class AttributeMapper(LayerFlow):
             )
         return node.args[0]
 
-    def _value(self, name: str, first: str, known: KnownValue, setting: Setting) -> ast.expr:
-        if not is_literal(known.value):
-            if self._attributes.reaches(name):
-                return self._own(name)
-            try:
-                known = evaluate(expression(f"self.{name}"), {f"self.{first}": known})
-            except Unknown:
-                raise RenderError(
-                    f"{_where(first, setting)} is an object, and {self._attributes.in_words()}."
-                ) from None
-        value = known.value
-        if self._attributes.equals(name, value):
+    def _value(self, name: str, setting: Setting) -> ast.expr:
+        if self._attributes.equals(name, setting.value):
             return self._own(name)
-        if known.read and name not in self._attributes and (other := self._attributes.only_with(value)):
+        other = self._attributes.only_with(setting.value) if setting.given else None
+        if other is not None and name not in self._attributes:
             return self._own(other)
-        return literal(value)
+        return literal(setting.value)
 
 
 def _member(node: ast.expr, rest: str) -> ast.expr:
     """Returns an attribute of an expression by its dotted name."""
-    for name in rest.split(".") if rest else ():
-        node = ast.Attribute(node, name, ast.Load())
-    return node
+    return expression(f"{ast.unparse(node)}.{rest}") if rest else node
 
 
 def _where(name: str, setting: Setting) -> str:
-    text = setting.text if len(setting.text) <= 60 else setting.text[:57] + "..."
-    return f"self.{name} = {text} (line {setting.line})"
+    return f"self.{name} (line {setting.line})" if setting.line else f"self.{name}"

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import ast
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 
 from kernelllm_judge.core.syntax import (
     RemovingTransformer,
     Substitute,
+    binding_counts,
     bound_names,
     dotted,
     expression,
     parameters,
 )
 from kernelllm_judge.render.errors import RenderError
-from kernelllm_judge.render.modelnew.spelling import Imported
+from kernelllm_judge.render.modelnew.namespaces import Renamed
+from kernelllm_judge.render.modelnew.spelling import Imported, resolved
 
 
 def is_autograd_function(node: ast.AST, imported: Mapping[str, Imported]) -> bool:
     """Whether a top-level statement is a class derived from ``torch.autograd.Function``."""
     if not isinstance(node, ast.ClassDef):
         return False
-    names = [dotted(base) or "" for base in node.bases]
-    paths = [imported[name].path if name in imported else name for name in names]
-    return any(path.endswith("autograd.Function") for path in paths)
+    bases = [resolved(dotted(base) or "", imported) for base in node.bases]
+    return any(path.endswith("autograd.Function") for path in bases)
 
 
 def as_functions(tree: ast.Module, imported: Mapping[str, Imported]) -> ast.Module:
@@ -42,7 +42,7 @@ def as_functions(tree: ast.Module, imported: Mapping[str, Imported]) -> ast.Modu
         for node in tree.body
         if not (isinstance(node, ast.Assign) and bound_names(node) & aliases.keys())
     ]
-    _Applied(functions).visit(tree)
+    Renamed({f"{name}.apply": name for name in functions}).visit(tree)
     return Substitute(aliases).apply(tree)
 
 
@@ -55,29 +55,8 @@ def _aliases(tree: ast.Module, functions: Collection[str]) -> dict[str, str]:
                 targets=[ast.Name(id=alias)], value=ast.Attribute(value=ast.Name(id=name), attr="apply")
             ) if name in functions:
                 found[alias] = name
-    bound = Counter(name for node in ast.walk(tree) for name in _binds(node))
+    bound = binding_counts(tree)
     return {alias: name for alias, name in found.items() if bound[alias] == 1}
-
-
-def _binds(node: ast.AST) -> Iterator[str]:
-    match node:
-        case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
-            yield name
-        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-            yield name
-
-
-class _Applied(ast.NodeTransformer):
-    """Replaces ``F.apply`` by ``F``."""
-
-    def __init__(self, functions: Collection[str]) -> None:
-        self._functions = functions
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        owner = node.value
-        if node.attr == "apply" and isinstance(owner, ast.Name) and owner.id in self._functions:
-            return owner
-        return self.generic_visit(node)
 
 
 def _forward(cls: ast.ClassDef) -> ast.FunctionDef:

@@ -12,23 +12,9 @@ from collections.abc import Collection
 from kernelllm_judge.core.syntax import RemovingTransformer, call_name, dotted, parameters
 
 _GUARDS = frozenset(
-    {
-        "any",
-        "all",
-        "isinstance",
-        "len",
-        "list",
-        "tuple",
-        "dict",
-        "zip",
-        "map",
-        "next",
-        "iter",
-        "contiguous",
-        "items",
-    }
-    | {"values", "keys", "is_contiguous", "device", "device_of", "nullcontext", "wraps", "chain", "append"}
-    | {"getattr", "hasattr"}
+    {"getattr", "hasattr", "any", "all", "isinstance", "len", "list", "tuple", "dict", "zip", "map"}
+    | {"next", "iter", "contiguous", "items", "values", "keys", "is_contiguous", "device"}
+    | {"device_of", "nullcontext", "wraps", "chain", "append"}
 )
 """What may be called by a decorator or context manager that only guards: functions and methods by their last names."""
 

@@ -13,23 +13,8 @@ _NO_EFFECT = frozenset(
     {"torch.cuda.synchronize", "torch.cuda.set_device", "torch.cuda.empty_cache", "torch.cuda.init"}
 )
 _TENSOR_ONLY = frozenset(
-    [
-        "contiguous",
-        "data_ptr",
-        "device",
-        "dim",
-        "dtype",
-        "is_contiguous",
-        "is_cuda",
-        "ndim",
-        "new_empty",
-        "numel",
-        "reshape",
-        "shape",
-        "size",
-        "stride",
-        "view",
-    ]
+    {"contiguous", "data_ptr", "device", "dim", "dtype", "is_contiguous", "is_cuda", "ndim"}
+    | {"new_empty", "numel", "reshape", "shape", "size", "stride", "view"}
 )
 
 

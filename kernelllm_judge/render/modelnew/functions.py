@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 
 from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.core.records import TensorSpec
-from kernelllm_judge.core.syntax import defaults, dotted, is_jitted, is_literal, literal, parameters
+from kernelllm_judge.core.syntax import (
+    defaults,
+    dotted,
+    is_jitted,
+    is_literal,
+    literal,
+    parameters,
+    read_names,
+)
 from kernelllm_judge.render.errors import RenderError
 from kernelllm_judge.render.modelnew.matches import MOST, likeness
 
@@ -54,7 +62,7 @@ def model_texts(tree: ast.Module, function: ast.FunctionDef, live: LiveTarget) -
     Raises:
         RenderError: a parameter cannot be bound, or an input goes nowhere.
     """
-    if (rest := function.args.vararg) is not None and rest.arg in _read(function):
+    if (rest := function.args.vararg) is not None and rest.arg in read_names(function):
         raise RenderError(
             f"Line {function.lineno}: {function.name} takes *{rest.arg}; parameters are bound by name, so each needs one."
         )
@@ -86,10 +94,6 @@ def model_texts(tree: ast.Module, function: ast.FunctionDef, live: LiveTarget) -
             f"({', '.join(inputs)})."
         )
     return [_model(function, dict(zip(names, bound, strict=True)), live) for bound in whole[:MOST]]
-
-
-def _read(function: ast.FunctionDef) -> set[str]:
-    return {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
 def _parameters(tree: ast.Module, function: ast.FunctionDef) -> dict[str, bool]:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from kernelllm_judge.core.syntax import Substitute, dotted, literal
+from kernelllm_judge.core.syntax import Substitute, dotted, is_literal, literal
 from kernelllm_judge.render.modelnew.own_names import OwnNames
 from kernelllm_judge.render.modelnew.target_layers import TargetLayers
-from kernelllm_judge.render.modelnew.values import KnownValue, Unknown, evaluate
 
 
 class LayerFlow(ast.NodeTransformer):
     """Writes loops over layers out, and keeps the branches that are taken."""
 
-    def __init__(self, names: OwnNames, layers: TargetLayers) -> None:
-        """``names`` are those of the module whose methods are rewritten; ``layers`` are the target's."""
-        self._names, self._layers = names, layers
+    def __init__(self, names: OwnNames, layers: TargetLayers, training: bool) -> None:
+        """``names`` are those of the module whose methods are rewritten; ``layers`` and ``training`` are the target's."""
+        self._names, self._layers, self._training = names, layers, training
 
     def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
         """Writes a loop over layers out where some of them become calls of functions."""
@@ -44,7 +44,7 @@ class LayerFlow(ast.NodeTransformer):
             case ast.Call(func=ast.Name(id="zip"), args=lists):
                 items = [ast.Tuple(list(each)) for each in zip(*map(self._items, lists), strict=False)]
             case _:
-                count = len(self._names.items_of(node) or self._names.layers_of(node))
+                count = self._names.items_of(node) or len(self._names.layers_of(node))
                 items = [ast.Subscript(node, ast.Constant(index), ast.Load()) for index in range(count)]
         return [ast.fix_missing_locations(ast.copy_location(item, node)) for item in items]
 
@@ -57,24 +57,19 @@ class LayerFlow(ast.NodeTransformer):
         )
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
-        """Keeps the branch that is taken where the answer alone decides it, or the class of a layer."""
-        known = self._constant(node.test)
-        node.test = self.visit(node.test) if known is None else literal(bool(known.value))
+        """Keeps the branch that is taken where what the constructor sets decides it, or the class of a layer."""
+        settings = self._names.settings.items()
+        values = {f"self.{name}": setting.value for name, setting in settings if setting.kind == "value"}
+        values["self.training"] = self._training
+        try:
+            node.test = literal(bool(evaluate(node.test, values)))
+        except Unknown:
+            node.test = self.visit(node.test)
         if not isinstance(node.test, ast.Constant) or not isinstance(node.test.value, bool):
             node.body, node.orelse = self._visited(node.body), self._visited(node.orelse)
             return node
         kept = self._visited(node.body if node.test.value else node.orelse)
         return kept or ast.copy_location(ast.Pass(), node)
-
-    def _constant(self, node: ast.expr) -> KnownValue | None:
-        """Returns the value of an expression over what the constructor sets, whatever its arguments are."""
-        settings = {f"self.{name}": setting.value for name, setting in self._names.settings.items()}
-        try:
-            return evaluate(
-                node, {name: value for name, value in settings.items() if value and not value.read}
-            )
-        except Unknown:
-            return None
 
     def _visited(self, statements: Iterable[ast.stmt]) -> list[ast.stmt]:
         written: list[ast.stmt] = []
@@ -118,3 +113,53 @@ def _until_jump(statements: Sequence[ast.stmt]) -> tuple[Sequence[ast.stmt], ast
         if isinstance(statement, ast.Break | ast.Continue):
             return statements[:index], statement
     return statements, None
+
+
+class Unknown(Exception):
+    """Raised if an expression cannot be evaluated here."""
+
+
+def evaluate(node: ast.expr, names: Mapping[str, object]) -> object:
+    """Evaluates a comparison of literals and known values, or a combination of such.
+
+    Args:
+        node: the expression.
+        names: the known values by dotted name, such as ``"self.causal"``.
+
+    Raises:
+        Unknown: the expression has another form, or fails.
+    """
+    match node:
+        case ast.Constant(value=value) if is_literal(value):
+            return value
+        case ast.Name() | ast.Attribute() if (name := dotted(node)) in names:
+            return names[name]
+        case ast.Tuple(elts=items) | ast.List(elts=items):
+            return tuple(evaluate(item, names) for item in items)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return not evaluate(operand, names)
+        case ast.BoolOp(op=op, values=[*values, last]):
+            for each in values:
+                if bool(value := evaluate(each, names)) == isinstance(op, ast.Or):
+                    return value
+            return evaluate(last, names)
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARE:
+            try:
+                return _COMPARE[type(op)](evaluate(left, names), evaluate(right, names))
+            except TypeError:
+                raise Unknown from None
+    raise Unknown
+
+
+_COMPARE: Mapping[type[ast.cmpop], Callable[..., object]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda a, b: a in b,
+    ast.NotIn: lambda a, b: a not in b,
+}

@@ -6,15 +6,10 @@ What a layer computes then counts as torch's part of the work, which the judge l
 from __future__ import annotations
 
 import ast
-import inspect
 import string
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
 
-from torch import nn
-
-from kernelllm_judge.core.syntax import expression, is_literal, literal
-from kernelllm_judge.render.modelnew.values import UNKNOWN, KnownValue
+from kernelllm_judge.core.syntax import expression, literal
 
 VENDOR = frozenset(
     {"Linear", "Bilinear", "Embedding"} | {f"Conv{t}{n}d" for t in ("", "Transpose") for n in (1, 2, 3)}
@@ -33,18 +28,11 @@ _FUNCTIONS: Mapping[str, str] = {
     "Sigmoid": "torch.sigmoid({x})",
     "Tanh": "torch.tanh({x})",
     **{
-        name: f"{_F}.{function}({{x}})"
-        for name, function in {
-            "ReLU": "relu",
-            "ReLU6": "relu6",
-            "SiLU": "silu",
-            "SELU": "selu",
-            "Mish": "mish",
-            "Hardswish": "hardswish",
-            "Hardsigmoid": "hardsigmoid",
-            "Softsign": "softsign",
-            "LogSigmoid": "logsigmoid",
-        }.items()
+        name: f"{_F}.{name.lower()}({{x}})"
+        for name in (
+            *("ReLU", "ReLU6", "SiLU", "SELU", "Mish", "Hardswish", "Hardsigmoid", "Softsign"),
+            "LogSigmoid",
+        )
     },
     "GELU": f"{_F}.gelu({{x}}, approximate={{approximate}})",
     "LeakyReLU": f"{_F}.leaky_relu({{x}}, {{negative_slope}})",
@@ -82,11 +70,6 @@ _FUNCTIONS: Mapping[str, str] = {
 }
 """What each layer computes in evaluation mode; attributes of the layer in braces."""
 
-_DEFAULTS: Mapping[str, Callable[[Mapping[str, object]], object]] = {
-    "stride": lambda stated: stated.get("kernel_size"),
-}
-"""Attributes that follow from others where they are None."""
-
 
 def is_stock(cls: str, layer: str) -> bool:
     """Whether a class is the one of torch's layers that ``torch.nn.Linear`` or ``Linear`` names."""
@@ -105,20 +88,6 @@ def differs_in_training(layer: str) -> bool:
     return layer.startswith(("Dropout", "AlphaDropout", "BatchNorm", "InstanceNorm"))
 
 
-def built_with(
-    layer: str, args: Sequence[KnownValue], kwargs: Sequence[tuple[str, KnownValue]]
-) -> dict[str, object]:
-    """Returns the plain values that a stock layer's constructor is given, by parameter; with defaults."""
-    cls: Any = getattr(nn, layer.rpartition(".")[2], None)
-    try:
-        bound = inspect.signature(cls).bind(*args, **dict(kwargs))  # None raises TypeError
-    except TypeError:
-        return {}
-    bound.apply_defaults()
-    given = {k: v.value if isinstance(v, KnownValue) else v for k, v in bound.arguments.items()}
-    return {k: v for k, v in given.items() if v is not UNKNOWN.value and is_literal(v)}
-
-
 def call_of(cls: str, x: ast.expr, attribute: Callable[[str], ast.expr | None]) -> ast.expr | None:
     """Writes the call of a stock layer as a call of a function.
 
@@ -133,7 +102,7 @@ def call_of(cls: str, x: ast.expr, attribute: Callable[[str], ast.expr | None]) 
     template = _FUNCTIONS.get(cls.rpartition(".")[2])
     if template is None:
         return None
-    names = [node for node in _fields(template) if node != "x"]
+    names = [name for _, name, _, _ in string.Formatter().parse(template) if name and name != "x"]
     values = {name: attribute(name) for name in names}
     known = {name: ast.unparse(value) for name, value in values.items() if value is not None}
     if len(known) < len(names):
@@ -146,14 +115,10 @@ def from_constructor(stated: Mapping[str, object]) -> Callable[[str], ast.expr |
 
     def attribute(name: str) -> ast.expr | None:
         value = stated.get(name)
-        if value is None and name in _DEFAULTS:
-            value = _DEFAULTS[name](stated)
+        if value is None and name == "stride":
+            value = stated.get("kernel_size")
         if name in stated:
             return literal(value)
         return literal(None) if name in ("weight", "bias", "running_mean", "running_var") else None
 
     return attribute
-
-
-def _fields(template: str) -> list[str]:
-    return [name for _, name, _, _ in string.Formatter().parse(template) if name]

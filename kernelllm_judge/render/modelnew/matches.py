@@ -19,9 +19,8 @@ import torch
 
 from kernelllm_judge.core.records import Scalar, TensorSpec
 from kernelllm_judge.render.modelnew.instances import Instance
-from kernelllm_judge.render.modelnew.layers import built_with, has_weights, is_stock
-from kernelllm_judge.render.modelnew.settings import Setting
-from kernelllm_judge.render.modelnew.values import same
+from kernelllm_judge.render.modelnew.layers import has_weights, is_stock
+from kernelllm_judge.render.modelnew.settings import Setting, same
 
 if TYPE_CHECKING:
     from kernelllm_judge.target.live import LiveTarget
@@ -37,12 +36,8 @@ _SIZES = frozenset(
 )
 """Arguments in which a layer that stands for another must be the same."""
 _ROLES = {
-    "w": "weight",
-    "kernel": "weight",
-    "filter": "weight",
-    "gamma": "weight",
-    "b": "bias",
-    "beta": "bias",
+    **dict.fromkeys(("w", "kernel", "filter", "gamma"), "weight"),
+    **dict.fromkeys(("b", "beta"), "bias"),
     "mean": "running_mean",
     "var": "running_var",
 }
@@ -151,17 +146,16 @@ def _by_rank(
         held, _, number = name.removesuffix(".__class__").rpartition(".")
         if name.endswith(".__class__") and number.isdigit() and isinstance(cls, str):
             theirs[held, cls.rpartition(".")[2]].append(f"{held}.{number}")
-    pairs = [(each, sorted(theirs[key], key=_number)) for key, each in mine.items()]
+    pairs = [
+        (each, sorted(theirs[key], key=lambda name: int(name.rpartition(".")[2])))
+        for key, each in mine.items()
+    ]
     return {
         one: other
         for each, others in pairs
         if len(each) == len(others)
         for one, other in zip(each, others, strict=True)
     }
-
-
-def _number(name: str) -> int:
-    return int(name.rpartition(".")[2])
 
 
 def _used(instance: Instance) -> set[str]:
@@ -213,9 +207,9 @@ def _options(
         yield _Option(own, None, -5 if setting.tensor.registered else 5, frozenset())
 
 
-def _fits(own: tuple[int, ...] | None, theirs: Sequence[int | str]) -> bool:
+def _fits(own: tuple[int, ...], theirs: Sequence[int | str]) -> bool:
     """Whether shapes are equal but for axes of size 1, or for the order of the first two axes."""
-    return own is None or _plain(own) == _plain(theirs) or is_transposed(own, theirs)
+    return _plain(own) == _plain(theirs) or is_transposed(own, theirs)
 
 
 def is_transposed(own: tuple[int, ...], theirs: Sequence[int | str]) -> bool:
@@ -236,8 +230,9 @@ def _layers(
         if name.endswith(".__class__")
     }
     fitting = [n for n, cls in classes.items() if isinstance(cls, str) and is_stock(cls, setting.layer)]
-    stated = built_with(setting.layer, setting.args, setting.kwargs)
-    other = {n: [k for k, v in stated.items() if not _holds(attributes, f"{n}.{k}", v)] for n in fitting}
+    other = {
+        n: [k for k, v in setting.stated.items() if not _holds(attributes, f"{n}.{k}", v)] for n in fitting
+    }
     fitting = [name for name in fitting if name == namesake or not _SIZES & set(other[name])]
     if namesake in fitting:
         fitting = [namesake]

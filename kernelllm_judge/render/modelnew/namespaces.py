@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from kernelllm_judge.core.syntax import dotted, free_name, is_docstring, is_jitted
 
@@ -19,7 +19,7 @@ def without_namespaces(tree: ast.Module) -> ast.Module:
         body.append(node)
     if moved:
         tree.body = body
-        _Renamed(moved).visit(tree)
+        Renamed(moved).visit(tree)
     return tree
 
 
@@ -53,13 +53,15 @@ def _stands_alone(node: ast.stmt) -> bool:
     return single or is_docstring(node) or isinstance(node, ast.Pass)
 
 
-class _Renamed(ast.NodeTransformer):
-    """Replaces ``Kernels.add`` and, for kernels, ``self.add`` by the new name."""
+class Renamed(ast.NodeTransformer):
+    """Replaces dotted names that are read by other names: ``Kernels.add`` by ``add``."""
 
-    def __init__(self, names: dict[str, str]) -> None:
+    def __init__(self, names: Mapping[str, str]) -> None:
+        """``names``: the new names by the dotted ones."""
         self._names = names
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        """Called by ``ast.NodeTransformer``."""
         name = self._names.get(dotted(node) or "")
         if name is not None and isinstance(node.ctx, ast.Load):
             return ast.copy_location(ast.Name(name, ast.Load()), node)

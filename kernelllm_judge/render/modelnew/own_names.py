@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kernelllm_judge.core.parts import Parts
-from kernelllm_judge.core.syntax import constant_int
+from kernelllm_judge.core.parts import Container, Parts
 from kernelllm_judge.render.modelnew.matches import Match
 from kernelllm_judge.render.modelnew.settings import Setting
 from kernelllm_judge.render.modelnew.target_layers import TargetLayers
@@ -32,33 +32,24 @@ class OwnNames:
 
     def read(self, node: ast.expr) -> str | None:
         """Returns the dotted name, relative to the completion's ``self``, of what an expression reads."""
-        if (own := self._own(node)) is not None:
+        if (own := self._own.name(node)) is not None:
             return own
         name = self.parts.name(node, self.path)
         return None if name is None else name.removeprefix(self.path).removeprefix(".")
 
-    def _own(self, node: ast.expr) -> str | None:
-        """Returns the dotted name of what an expression reaches through the completion's own containers."""
-        match node:
-            case ast.Name(id="self"):
-                return ""
-            case ast.Attribute(value=value, attr=last):
-                owner = self._own(value)
-                return None if owner is None else f"{owner}.{last}".removeprefix(".")
-            case ast.Subscript(value=value, slice=index):
-                owner = self._own(value)
-                held, at = self.items(owner or ""), constant_int(index)
-                if held and at is not None and -len(held) <= at < len(held):
-                    return f"{owner}.{at % len(held)}"
-        return None
+    @functools.cached_property
+    def _own(self) -> Parts:
+        """The completion's own lists of modules."""
+        held = {name: range(setting.parts) for name, setting in self.settings.items() if setting.parts}
+        return Parts({name: Container("list", tuple(map(str, parts))) for name, parts in held.items()})
 
-    def items(self, name: str) -> tuple[Setting, ...]:
-        """Returns what the completion puts into the list of that name."""
+    def items(self, name: str) -> int:
+        """Returns how many modules the completion puts into the list of that name."""
         setting = self.settings.get(name)
-        return setting.parts if setting is not None else ()
+        return setting.parts if setting is not None else 0
 
-    def items_of(self, node: ast.expr) -> tuple[Setting, ...]:
-        """Returns what the completion puts into the list that an expression reaches."""
+    def items_of(self, node: ast.expr) -> int:
+        """Returns how many modules the completion puts into the list that an expression reaches."""
         return self.items(self.read(node) or "")
 
     def layer(self, name: str) -> str:

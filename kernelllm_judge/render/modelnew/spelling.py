@@ -40,30 +40,8 @@ _COMPILER_HELPERS = ("libdevice", "triton_helpers", "tl_math")
 """Modules whose functions ``lower`` replaces by plain ``tl`` afterwards, under these short names."""
 
 _TL_MATH = frozenset(
-    [
-        "abs",
-        "cdiv",
-        "ceil",
-        "clamp",
-        "cos",
-        "div_rn",
-        "erf",
-        "exp",
-        "exp2",
-        "fdiv",
-        "floor",
-        "fma",
-        "log",
-        "log2",
-        "maximum",
-        "minimum",
-        "rsqrt",
-        "sin",
-        "softmax",
-        "sqrt",
-        "sqrt_rn",
-        "umulhi",
-    ]
+    {"abs", "cdiv", "ceil", "clamp", "cos", "div_rn", "erf", "exp", "exp2", "fdiv", "floor", "fma"}
+    | {"log", "log2", "maximum", "minimum", "rsqrt", "sin", "softmax", "sqrt", "sqrt_rn", "umulhi"}
 )
 
 
@@ -87,6 +65,12 @@ def imports(tree: ast.Module) -> dict[str, Imported]:
                 path = f"{module}.{imported.name}" if imported.name else module
                 found[name] = Imported(module, path, node.lineno)
     return found
+
+
+def resolved(path: str, imported: Mapping[str, Imported]) -> str:
+    """Returns a dotted name as it would be written without imports."""
+    root, dot, rest = path.partition(".")
+    return imported[root].path + dot + rest if root in imported else path
 
 
 def without_annotations(tree: ast.Module) -> ast.Module:
@@ -129,8 +113,6 @@ class Canonical(RemovingTransformer):
         defined: Collection[str],
         renamed: Mapping[str, str],
         constants: Mapping[str, ast.expr],
-        *,
-        lenient: bool = False,
     ) -> None:
         """Prepares to spell the code of one completion.
 
@@ -139,10 +121,8 @@ class Canonical(RemovingTransformer):
             defined: the names that its top level defines, which hide imports.
             renamed: the new names of top-level names that must change.
             constants: literals by top-level name, as Triton does not let kernels read them as globals.
-            lenient: keep names that cannot be spelt, for code that is only read (the constructor).
         """
         self._imported, self._defined, self._renamed, self._constants = imported, defined, renamed, constants
-        self._lenient = lenient
         self._local: set[str] = set()
         self._in_kernel = False
 
@@ -197,18 +177,18 @@ class Canonical(RemovingTransformer):
         return node
 
     def _spell(self, path: str, line: int) -> str:
-        root, _, rest = path.partition(".")
+        root, dot, rest = path.partition(".")
         if origin := self._imported.get(root):
-            full = origin.path + (f".{rest}" if rest else "")
-            if not self._lenient and not _may_import(origin, full):
+            full = resolved(path, self._imported)
+            if not _may_import(origin, full):
                 raise RenderError(
                     f"Line {origin.line} imports {origin.module}, but a kernel module may import "
                     "only torch, triton, triton.language and math."
                 )
             return _short(full)
         if root in _FORGOTTEN:
-            return _short(_FORGOTTEN[root] + (f".{rest}" if rest else ""))
-        if self._lenient or hasattr(builtins, root) or root in _COMPILER_HELPERS or root == "__name__":
+            return _short(_FORGOTTEN[root] + dot + rest)
+        if hasattr(builtins, root) or root in _COMPILER_HELPERS or root == "__name__":
             return path
         raise RenderError(f"Line {line} uses `{root}`, which the completion does not define.")
 

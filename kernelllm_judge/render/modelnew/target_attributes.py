@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kernelllm_judge.core.records import Scalar, TensorSpec
-from kernelllm_judge.render.modelnew.values import same
+from kernelllm_judge.render.modelnew.settings import same
 
 
 class TargetAttributes:
@@ -20,11 +20,6 @@ class TargetAttributes:
     def __contains__(self, name: str) -> bool:
         """Whether an attribute of exactly this name is read."""
         return name in self._specs
-
-    def tensor(self, name: str) -> TensorSpec | None:
-        """Returns what is known about a tensor; None where the attribute is none."""
-        spec = self._specs.get(name)
-        return spec if isinstance(spec, TensorSpec) else None
 
     def reaches(self, name: str) -> bool:
         """Whether ``self.<name>`` starts with an attribute, a sequence or a submodule."""

@@ -1,15 +1,14 @@
 """Translates an answer with kernels, wrapper functions and a ``ModelNew`` class to a kernel module.
 
 Only the form changes: what ``ModelNew.forward`` reaches is kept, the class becomes top-level functions on the
-target's instance, names are spelt uniformly and devices follow the inputs. Nothing is executed.
+target's instance, names are spelt uniformly and devices follow the inputs. Only the constructor runs, in a worker.
 """
 
 from __future__ import annotations
 
 import ast
-import contextlib
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kernelllm_judge.core.records import TensorSpec
@@ -22,6 +21,7 @@ from kernelllm_judge.core.syntax import (
     imports_of,
     is_jitted,
     literal,
+    read_names,
 )
 from kernelllm_judge.render.describe import describe, left_to_torch
 from kernelllm_judge.render.errors import RenderError
@@ -35,6 +35,7 @@ from kernelllm_judge.render.modelnew.functions import entry, model_texts
 from kernelllm_judge.render.modelnew.instances import Instance, instances
 from kernelllm_judge.render.modelnew.matches import MOST, FirstValues, Match, matches
 from kernelllm_judge.render.modelnew.namespaces import without_namespaces
+from kernelllm_judge.render.modelnew.settings import leaves, modules_of, numbers_of
 from kernelllm_judge.render.modelnew.spelling import (
     Canonical,
     imports,
@@ -42,12 +43,12 @@ from kernelllm_judge.render.modelnew.spelling import (
     without_annotations,
 )
 from kernelllm_judge.render.modelnew.substitutes import with_substitutes
-from kernelllm_judge.render.modelnew.values import KnownValue, Unknown, argument, evaluate
 from kernelllm_judge.render.rendered import Rendered
 from kernelllm_judge.render.signature import with_target_parameters
 from kernelllm_judge.render.undefined import require_defined
 
 if TYPE_CHECKING:
+    from kernelllm_judge.constructors import Constructors
     from kernelllm_judge.target.live import LiveTarget
 
 _RESERVED = frozenset({"forward", "SUPPORTS", "self"})
@@ -56,7 +57,7 @@ _SET_IN: Mapping[type[ast.stmt], str] = {ast.If: "under a condition", ast.Try: "
 """Where a name is set that may hold other values elsewhere; in a loop, otherwise."""
 
 
-def translate_modelnew(source: str, live: LiveTarget) -> list[Rendered]:
+def translate_modelnew(source: str, live: LiveTarget, constructors: Constructors) -> list[Rendered]:
     """Translates an answer to the parts of kernel modules, the likeliest first.
 
     There are several where it is not certain which weights of the target the answer's own stand for.
@@ -64,18 +65,22 @@ def translate_modelnew(source: str, live: LiveTarget) -> list[Rendered]:
     Args:
         source: Python code with a class ``ModelNew``.
         live: the target; its cases' domains become ``SUPPORTS``.
+        constructors: run the answer's constructor.
 
     Raises:
-        RenderError: something has no form in a kernel module; the message names the attribute or the line.
+        launching.ServerFailed: no worker can start.
+        RenderError: the constructor fails, or something has no form in a kernel module; the message names the attribute or the line.
     """
     tree = parse(source)
     if isinstance(tree, str):
         raise RenderError(f"The code does not parse: {tree}.")
     if (function := entry(tree)) is not None:
         texts = model_texts(tree, function, live)
-        every = [one for text in texts for one in translate_modelnew(f"{source}\n\n\n{text}", live)]
+        every = [
+            one for text in texts for one in translate_modelnew(f"{source}\n\n\n{text}", live, constructors)
+        ]
         return list({one.body: one for one in every}.values())[:MOST]
-    answer = _Answer(source, with_plain_reads(without_annotations(tree)), live)
+    answer = _Answer(source, with_plain_reads(without_annotations(tree)), live, constructors)
     domains = tuple(case.domain for case in live.cases)
     found: dict[str, Rendered] = {}
     errors: list[RenderError] = []
@@ -97,7 +102,7 @@ def translate_modelnew(source: str, live: LiveTarget) -> list[Rendered]:
 class _Answer:
     """The code of one completion and its translation."""
 
-    def __init__(self, source: str, tree: ast.Module, live: LiveTarget) -> None:
+    def __init__(self, source: str, tree: ast.Module, live: LiveTarget, constructors: Constructors) -> None:
         self.kernels: list[str] = []
         self._substitutes: set[str] = set()
         self._match = Match()
@@ -115,16 +120,18 @@ class _Answer:
         _refuse_patches(tree, self._top)
         self._devices = {n for n, d in self._top.items() if isinstance(d, ast.Assign) and is_device(d.value)}
         self._renamed = {name: free_name(f"_{name}", self._top) for name in _RESERVED & set(self._top)}
-        constants = _constants(self._top)
-        literals = {
-            n: literal(k.value) for n, k in constants.items() if isinstance(k.value, bool | int | float)
-        }
-        self._spelling = Canonical(self._imports, self._top, self._renamed, literals)
-        reading = Canonical(self._imports, self._top, {}, {}, lenient=True)
         given = live.init_arguments(live.cases[0])
-        args = [argument(value) for value in given.args]
-        kwargs = {name: argument(value) for name, value in given.kwargs.items()}
-        self._instances = instances(self._top, reading, constants, args, kwargs, {*self._top, *_RESERVED})
+        made = constructors.construct(source, given.args, given.kwargs)
+        if made.error:
+            raise RenderError(f"ModelNew cannot be built: {made.error}.")
+        numbers = {
+            name: literal(value)
+            for name, value in numbers_of(made.reply).items()
+            if isinstance(self._top.get(name), ast.Assign | ast.AnnAssign)
+        }
+        self._spelling = Canonical(self._imports, self._top, self._renamed, numbers)
+        modules = modules_of(made.reply, leaves([*given.args, *given.kwargs.values()]))
+        self._instances = instances(self._top, modules, {*self._top, *_RESERVED})
 
     def matches(self) -> list[Match]:
         """Returns what the answer's own weights and layers may stand for."""
@@ -152,8 +159,8 @@ class _Answer:
             *(ast.unparse(own[name]) for name in methods if name in own and name != "forward"),
             ast.unparse(own["forward"]),
         ]
-        head = ["import math"] if _uses_math(texts) else []
-        return "\n\n\n".join([*head, *texts]) + "\n"
+        body = "\n\n\n".join(texts) + "\n"
+        return f"import math\n\n\n{body}" if "math" in read_names(ast.parse(body)) else body
 
     def _statement(self, name: str) -> ast.stmt:
         node = self._top[name]
@@ -201,7 +208,6 @@ class _Answer:
             inputs = [n for n, spec in self._domain.inputs.items() if isinstance(spec, TensorSpec)]
             new = with_target_parameters(new, self._live.signature, self._domain.inputs)
             tensor = inputs[0] if inputs else tensor
-        _Training(self._domain.training).visit(new)
         OnInputDevice(tensor, self._devices).visit(new)
         mapping = AttributeMapper(
             instance, self._instances, self._domain, self._live.parts, self._match, tensor
@@ -218,18 +224,6 @@ class _Answer:
             if isinstance(again, ast.Module) and [ast.dump(s) for s in again.body] == [ast.dump(old)]:
                 return text
         return ast.unparse(ast.fix_missing_locations(new))
-
-
-class _Training(ast.NodeTransformer):
-    """Writes ``self.training`` out, so that branches for the other mode go."""
-
-    def __init__(self, training: bool) -> None:
-        self._training = training
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        if dotted(node) == "self.training":
-            return ast.copy_location(ast.Constant(self._training), node)
-        return self.generic_visit(node)
 
 
 def _without_tries(tree: ast.Module) -> ast.Module:
@@ -288,21 +282,3 @@ def _refuse_patches(tree: ast.Module, top: Mapping[str, ast.stmt]) -> None:
             root = name.partition(".")[0]
             if "." in name and not name.startswith("torch.backends.") and root in {*top, "torch", "nn", "F"}:
                 raise RenderError(f"Line {node.lineno}: it sets `{name}`, which a kernel module cannot.")
-
-
-def _constants(top: Mapping[str, ast.stmt]) -> dict[str, KnownValue]:
-    constants: dict[str, KnownValue] = {}
-    for name, node in top.items():
-        match node:
-            case (
-                ast.Assign(targets=[ast.Name()], value=value)
-                | ast.AnnAssign(target=ast.Name(), value=ast.expr() as value)
-            ):
-                with contextlib.suppress(Unknown):
-                    constants[name] = evaluate(value, constants)
-    return constants
-
-
-def _uses_math(texts: Iterable[str]) -> bool:
-    nodes = (node for text in texts for node in ast.walk(ast.parse(text)))
-    return any(isinstance(node, ast.Name) and node.id == "math" for node in nodes)

@@ -7,6 +7,7 @@ import random
 import pytest
 from completions import DATA, TABLE, live_target
 from mutations import mutated
+from rendering import constructors
 
 from kernelllm_judge.core.records import Completion
 from kernelllm_judge.render.render import RenderError, render
@@ -18,7 +19,9 @@ TEXTS = {name: (DATA / "completions" / f"{name}.txt").read_bytes().decode() for 
 def reason(name: str, text: str) -> str:
     """Why a text is refused; empty for a candidate that Python and the static check can read."""
     try:
-        source = render(Completion("files", 0, text, "modelnew"), live_target(TABLE[name].target)).source
+        source = render(
+            Completion("files", 0, text, "modelnew"), live_target(TABLE[name].target), constructors()
+        ).source
     except RenderError as error:
         return str(error)
     find_violations(source)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from rendering import COMPLETIONS, completion, live, rendered, run_against_originals
+from rendering import COMPLETIONS, completion, constructors, live, rendered, run_against_originals
 
 from kernelllm_judge.render.render import RenderError, render
 from kernelllm_judge.static_check.static_check import find_violations
@@ -219,8 +219,10 @@ def test_target_defaults_and_parameters_win() -> None:
         ("self.limit = 29.0", "return x * self.limit", "x * 29.0"),
         ("self.n = first", "return x * self.n", "x * self.heads"),
         ("self.n = first + 0.5", "return x * self.n", "x * 4.5"),
-        ("self.n = second // first", "return x * self.n", "x * self.head_dim"),
-        ("self.n = 4", "return x * self.n", "x * 4"),
+        ("self.n = second // first", "return x * self.n", "x * 16"),
+        ("self.n = 3", "return x * self.n", "x * 3"),
+        ("self.n = int(torch.arange(5).sum())", "return x * self.n", "x * 10"),
+        ("self.type = torch.float16", "return x.to(self.type)", "x.to(torch.float16)"),
         ("self.causal = third", "return x * self.causal", "x * True"),
         ("self.n = 1 if third else first", "return x * self.n", "x * 1"),
         ("self.low = -float('inf')", "return x * self.low", "x * float('-inf')"),
@@ -325,8 +327,10 @@ def test_devices_and_imports_are_spelt_one_way(written: str, expected: str) -> N
             "return self.act(x, x)",
             "Line 21: .* other arguments than one",
         ),
-        ("Scale", "self.n = torch.rand(1).item()", "return x * self.n", "self.n .*cannot be computed"),
-        ("Scale", "self.n = 9**9**9", "return x * self.n", "self.n .*cannot be computed"),
+        ("Scale", "self.n = 9**99", "return x * self.n", "self.n .*is no plain value"),
+        ("Scale", "self.n = first / 0", "return x", "built: line 18: ZeroDivisionError: division by zero"),
+        ("Scale", "self.n = absent(first)", "return x", "line 18: NameError: name 'absent' is not defined"),
+        ("Scale", "self.n = np.prod(first)", "return x", "line 18: NameError: name 'np' is not defined"),
         ("Scale", "pass", "self.count = 1", "Line 21 changes self.count"),
         ("Scale", "pass", "return helper(self, x)", "Line 21 uses `helper`"),
         ("Scale", "pass", "return max(self, x)", "Line 21 passes on self"),
@@ -343,15 +347,7 @@ def test_what_cannot_be_mapped_is_named(target: str, init: str, forward: str, me
     [
         ("self.limit = 30.0; self.reset()", "def reset(self):\n        self.limit = 2.0", "x * 2.0"),
         ("self.reset(first)", "def reset(self, n, by=2):\n        self.limit = n * by", "x * 8"),
-        ("self.reset(by=3, n=5.0)", "def reset(self, n, by=2):\n        self.limit = n * by", "x * 15.0"),
-        ("self.reset()", "def reset(self):\n        self.limit = 30.0", "x * self.limit"),
-        (
-            "n = 7.0; self.reset(); self.limit += n",
-            "def reset(self, n=1.0):\n        self.limit = n",
-            "x * 8.0",
-        ),
         ("setattr(self, 'limit', 2.0)", "def reset(self):\n        pass", "x * 2.0"),
-        ("self.reset()", "def reset(self):\n        self.reset()\n        self.limit = 2.0", "x * 2.0"),
     ],
 )
 def test_what_methods_of_init_set_is_mapped(init: str, method: str, expected: str) -> None:
@@ -404,7 +400,7 @@ def test_supports_are_the_cases_domains() -> None:
 def test_gradients_keep_the_autograd_function() -> None:
     add = live("Add")
     cases = tuple(replace(case, domain=replace(case.domain, grad=True)) for case in add.cases)
-    source = render(completion(answer("hand_add_function")), replace(add, cases=cases)).source
+    source = render(completion(answer("hand_add_function")), replace(add, cases=cases), constructors()).source
     assert "class AddFunction(torch.autograd.Function):" in source and "AddFunction.apply(x, y)" in source
 
 

@@ -1,0 +1,117 @@
+"""Constructors of completions run in workers, which cannot harm and are not believed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from kernelllm_judge.constructors import Constructors
+from kernelllm_judge.isolation.isolation import probe_isolation
+from kernelllm_judge.render.errors import RenderError
+from kernelllm_judge.render.modelnew.settings import Setting, modules_of, numbers_of
+
+TEXT = """
+import os, time
+WIDTH = 2 * 64
+
+class ModelNew(nn.Module):
+    def __init__(self, *args):
+        super().__init__()
+        {init}
+
+    def forward(self, x):
+        return x
+"""
+
+
+@pytest.fixture(scope="module")
+def constructors() -> Iterator[Constructors]:
+    with Constructors(probe_isolation("cpu"), seconds=10.0) as opened:
+        yield opened
+
+
+def settings(constructors: Constructors, init: str, *args: Any) -> dict[str, Setting]:
+    made = constructors.construct(TEXT.format(init=init), args, {})
+    assert not made.error
+    assert numbers_of(made.reply) == {"WIDTH": 128}
+    return dict(modules_of(made.reply, ())[0].settings)
+
+
+def error(constructors: Constructors, init: str) -> str:
+    return constructors.construct(TEXT.format(init=init), (), {}).error
+
+
+def test_a_constructor_runs_in_another_process(constructors: Constructors) -> None:
+    assert settings(constructors, "self.n = os.getpid()")["n"].value != os.getpid()
+
+
+def test_a_constructor_cannot_write_elsewhere(constructors: Constructors, tmp_path: Path) -> None:
+    if not probe_isolation("cpu").landlock:
+        pytest.skip("Landlock is missing here")
+    said = error(constructors, f"open({str(tmp_path / 'file')!r}, 'w')")
+    assert said.startswith("line 8: PermissionError")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("init", "said"),
+    [
+        ("self.n = 1 / 0", "line 8: ZeroDivisionError: division by zero"),
+        ("self.n = absent", "line 8: NameError: name 'absent' is not defined"),
+        ("self.m = self", "contains itself"),
+        ("os._exit(3)", "exited with status 3"),
+        ("time.sleep(60)", "did not finish `construct` before the deadline"),
+    ],
+)
+def test_why_a_constructor_fails(constructors: Constructors, init: str, said: str) -> None:
+    assert said in error(constructors, init)
+
+
+def test_weights_take_no_memory(constructors: Constructors) -> None:
+    layer = settings(constructors, "self.fc = nn.Linear(1 << 20, 1 << 20); self.w = self.fc.weight.half()")
+    assert layer["fc"].stated["in_features"] == 1 << 20
+    assert layer["w"].kind == "alias"
+
+
+def test_arguments_of_any_type(constructors: Constructors) -> None:
+    config = SimpleNamespace(eps=1e-3, inner=SimpleNamespace(sizes=[1, 2]), act=torch.nn.GELU, odd=object())
+    init = "c, t, d = args; self.eps, self.k = c.eps, c.inner.sizes; self.a = c.act(); self.n = len(t) + d.itemsize"
+    found = settings(constructors, init, config, torch.ones(3), torch.float16)
+    assert (found["eps"].value, found["k"].value, found["n"].value) == (1e-3, (1, 2), 5)
+    assert found["a"].layer == "torch.nn.GELU"
+
+
+GOOD = {"name": "n", "line": 3, "kind": "value", "value": 1}
+
+
+@pytest.mark.parametrize(
+    "attribute",
+    [
+        {**GOOD, "kind": "spell"},
+        {**GOOD, "value": [1]},
+        {**GOOD, "value": {"tuple": [{}]}},
+        {**GOOD, "name": "n; import os"},
+        {**GOOD, "line": "x"},
+        {**GOOD, "kind": "alias", "of": "__import__('os')", "steps": []},
+        {**GOOD, "kind": "alias", "of": "self.w", "steps": [{"name": "a()", "called": False}]},
+        {**GOOD, "kind": "tensor"},
+        {"kind": "value"},
+        7,
+    ],
+)
+def test_a_description_of_another_form_is_refused(attribute: Any) -> None:
+    module = {"path": "", "class": "ModelNew", "attributes": [GOOD, attribute]}
+    with pytest.raises(RenderError, match="described it wrongly"):
+        modules_of({"modules": [module]}, ())
+
+
+@pytest.mark.parametrize("reply", [{}, {"modules": 3}, {"modules": []}, {"modules": [{"path": "a.b"}]}])
+def test_a_reply_of_another_form_is_refused(reply: dict[str, Any]) -> None:
+    with pytest.raises(RenderError, match="ModelNew's constructor"):
+        modules_of(reply, ())
