@@ -178,8 +178,6 @@ def main() -> None:
         module._compiled_call_impl = None
     fuse.replace_norms(bench.model)
     bench.ours(f"ours, norms replaced, k={k}")
-    fuse.merge_projections(bench.model)
-    bench.ours(f"ours, projections merged as well, k={k}")
     fuse.rotate_in_one(bench.model)
     bench.ours(f"ours, rotations in one kernel as well, first run, k={k}")
     bench.ours(f"ours, k={k}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import inspect
 import math
 from collections.abc import Callable, Mapping
 from types import BuiltinFunctionType, FunctionType
@@ -49,9 +50,16 @@ def write(value: Any, refer: Callable[[Any], str]) -> str:
         return f"{refer(functools.partial)}({', '.join([*(write(a, refer) for a in arguments), *named])})"
     if isinstance(value, type | FunctionType | BuiltinFunctionType):
         return refer(value)
-    if isinstance(value, nn.Module) and repr(value) == f"{kind.__name__}()" and not value.state_dict():
+    if isinstance(value, nn.Module) and _takes_nothing(value):
         return f"{refer(kind)}()"
     return _container(value, refer)
+
+
+def _takes_nothing(module: nn.Module) -> bool:
+    """Whether a module is one such as ``nn.SiLU()``: without arguments, parts and parameters."""
+    needed = [p for p in inspect.signature(type(module)).parameters.values() if p.default is p.empty]
+    named = all(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in needed)
+    return named and repr(module) == f"{type(module).__name__}()" and not module.state_dict()
 
 
 def _container(value: Any, refer: Callable[[Any], str]) -> str:

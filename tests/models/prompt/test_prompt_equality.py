@@ -21,7 +21,7 @@ MARKED = [
     *targets(EXAMPLES / "transformers_layers"),
 ]
 
-SIGNATURES: set[str] = set()
+SIGNATURES = {"PhiMLP", "FalconMLP"}
 """Classes whose text holds signatures, so that it does not run."""
 
 
