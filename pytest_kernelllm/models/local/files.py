@@ -214,43 +214,35 @@ def fetch(model: str, revision: str, progress: Callable[[str], None]) -> ModelFi
     """
     if found := find_cached(model, revision):
         return found
-    from huggingface_hub import errors
-
     named = f"{model}@{revision}" if revision else model
     progress(f"downloading {named} (first use)")
     try:
         return _snapshot(model, revision)
-    except errors.HFValidationError:
-        raise GenerateError(
-            f"The model {model} is neither a folder nor a name on the Hugging Face Hub (owner/name)."
-        ) from None
-    except errors.GatedRepoError:
-        raise GenerateError(
-            f"{named} is gated: accept its conditions on https://huggingface.co/{model}, then `hf auth login`."
-        ) from None
-    except errors.RevisionNotFoundError:
-        raise GenerateError(
-            f"{model} has no revision {revision}: name a commit hash, branch or tag."
-        ) from None
-    except errors.RepositoryNotFoundError:
-        raise GenerateError(
-            f"There is no model {model} on the Hugging Face Hub, or it is private: check its name, or `hf auth login`."
-        ) from None
-    except errors.LocalEntryNotFoundError:
-        raise GenerateError(
-            f"{named} is not in the cache and the Hugging Face Hub cannot be reached (offline?): "
-            f"run `hf download {model}` where there is a network."
-        ) from None
     except GenerateError:
         raise
     except Exception as error:  # the client's HTTP library has its own classes, which change with its version
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise GenerateError(
-                f"The disk is full, so {named} could not be downloaded: free some space, or set HF_HOME to another disk."
-            ) from None
-        raise GenerateError(
-            f"{named} could not be downloaded ({in_short(error)}): try again; complete files are kept."
-        ) from None
+        raise GenerateError(_why_not(error, model, revision, named)) from None
+
+
+def _why_not(error: Exception, model: str, revision: str, named: str) -> str:
+    """Says in a sentence why a model could not be downloaded, and what to do."""
+    from huggingface_hub import errors
+
+    sentences = {
+        errors.HFValidationError: f"The model {model} is neither a folder nor a name on the Hugging Face Hub (owner/name).",
+        errors.GatedRepoError: f"{named} is gated: accept its conditions on https://huggingface.co/{model}, then `hf auth login`.",
+        errors.RevisionNotFoundError: f"{model} has no revision {revision}: name a commit hash, branch or tag.",
+        errors.RepositoryNotFoundError: f"There is no model {model} on the Hugging Face Hub, or it is private: check its "
+        "name, or `hf auth login`.",
+        errors.LocalEntryNotFoundError: f"{named} is not in the cache and the Hugging Face Hub cannot be reached (offline?): "
+        f"run `hf download {model}` where there is a network.",
+    }
+    found = next((text for kind, text in sentences.items() if isinstance(error, kind)), "")
+    if not found and isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        found = f"The disk is full, so {named} could not be downloaded: free some space, or set HF_HOME to another disk."
+    return (
+        found or f"{named} could not be downloaded ({in_short(error)}): try again; complete files are kept."
+    )
 
 
 def in_short(error: Exception) -> str:

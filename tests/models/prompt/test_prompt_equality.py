@@ -31,7 +31,7 @@ def wrong(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 
 
 def test_enough_classes_of_others_are_compared():
-    assert sum(target.path == "library_targets.py" for _, target in MARKED) >= 25
+    assert sum(target.path == "library_targets.py" for _, target in MARKED) >= 20
     assert sum(target.path != "library_targets.py" for _, target in MARKED) >= 20
 
 
