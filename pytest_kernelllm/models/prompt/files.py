@@ -103,8 +103,16 @@ def value_of(node: ast.AST, namespace: Mapping[str, Any]) -> Any:
     chain = chain_of(node) or ("",)
     value = namespace.get(chain[0], MISSING)
     for part in chain[1:]:
-        value = getattr(value, part, MISSING)
+        value = attribute(value, part)
     return value
+
+
+def attribute(value: Any, name: str) -> Any:
+    """Returns an attribute, or ``MISSING``."""
+    try:
+        return getattr(value, name, MISSING)
+    except Exception:  # a property of the user's, or a module that imports others when it is read
+        return MISSING
 
 
 def spelled(value: Any) -> str | None:

@@ -20,6 +20,7 @@ from kernelllm_judge.target import build
 from kernelllm_judge.target.calls import Call, seeded
 from kernelllm_judge.target.live import LiveTarget
 from pytest_kernelllm.models.prompt.errors import PromptError
+from pytest_kernelllm.models.prompt.files import MISSING, attribute
 from pytest_kernelllm.models.prompt.values import Unwritable, write
 
 _MOST_ELEMENTS = 1 << 22
@@ -27,6 +28,10 @@ _MOST_ELEMENTS = 1 << 22
 
 _SMALL = 16
 """Integer tensors with at most this many elements are written as they are: they may be sizes or offsets."""
+
+
+_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def order(signature: inspect.Signature, passed: Mapping[str, Any], what: str) -> list[str]:
@@ -106,23 +111,12 @@ def init_inputs(
         except Unwritable:
             if isinstance(value, nn.Module | torch.Tensor) or depth > 2 or not hasattr(value, "__dict__"):
                 return "..."
-        found = {attribute: _attribute(value, attribute) for attribute in sorted(reads([name]))}
-        shown = {n: written(n, each, depth + 1) for n, each in found.items() if each is not _NOTHING}
+        found = {each: attribute(value, each) for each in sorted(reads([name]))}
+        held = {n: each for n, each in found.items() if each is not MISSING and not inspect.ismethod(each)}
+        shown = {n: written(n, each, depth + 1) for n, each in held.items()}
         return f"{refer(SimpleNamespace)}({', '.join(f'{n}={text}' for n, text in shown.items())})"
 
     return f"[{', '.join(written(name, value) for name, value in values.items())}]"
-
-
-_NOTHING = object()
-
-
-def _attribute(value: Any, name: str) -> Any:
-    """Returns an attribute that is no method; ``_NOTHING`` if there is none."""
-    try:
-        found = getattr(value, name, _NOTHING)
-    except Exception:  # a property of the user's may raise anything
-        return _NOTHING
-    return _NOTHING if inspect.ismethod(found) else found
 
 
 def words_of(values: Iterable[Any]) -> set[str]:
@@ -170,11 +164,12 @@ def _made(case: Case, name: str, value: Any, refer: Callable[[Any], str]) -> str
 
 def _tensor(value: torch.Tensor, shape: tuple[int, ...]) -> str:
     """Writes an expression that makes a tensor of a shape with values like those of a sample."""
-    sizes = ", ".join(map(str, shape))
-    if value.is_meta or value.is_complex() or not value.numel():
-        fraction = value.is_floating_point() or value.is_complex()
-        kind = f"randn({sizes}" if fraction else f"zeros({sizes}"
-        return f"torch.{kind}{'' if value.dtype is torch.float32 else f', dtype={value.dtype}'})"
+    sizes = ", ".join(map(str, shape)) or "()"
+    ordinary = value.dtype in (torch.bool, *_INTEGERS, *_FLOATS)
+    if value.is_meta or not ordinary or not value.numel():
+        kind = "randn" if value.is_complex() or value.dtype in _FLOATS else "zeros"
+        dtype = "" if value.dtype is torch.float32 else f", dtype={value.dtype}"
+        return f"torch.{kind}({sizes}{dtype})"
     if bool((value == value.flatten()[0]).all()):
         filled = value.flatten()[0].item()
         dtype = "" if value.dtype == torch.tensor(filled).dtype else f", dtype={value.dtype}"

@@ -18,6 +18,7 @@ from kernelllm_judge.core.syntax import Import, chain_of
 from pytest_kernelllm.models.prompt.files import (
     MISSING,
     File,
+    attribute,
     chains,
     is_importable,
     is_ours,
@@ -190,7 +191,7 @@ class Program:
         holder: Any = file.namespace[chain[0]]
         held = self.members.setdefault((file.name, chain[0]), {})
         for name in chain[1:]:
-            value = getattr(holder, name, MISSING)
+            value = attribute(holder, name)
             if not name_is_module(value):
                 break
             holder, held = value, held.setdefault(name, {})
@@ -242,15 +243,14 @@ class Program:
 
     def _table(self, value: Any) -> str:
         """Writes the entries of a table that the code may read; an empty text if that is not possible."""
-        if not isinstance(value, Mapping) or not value:
-            return ""
-        entries = {key: value[key] for key in value if key in self.mentioned}
-        if not 1 <= len(entries) <= _MOST_ENTRIES:
+        if not isinstance(value, Mapping):
             return ""
         try:
-            return "{" + ", ".join(f"{k!r}: {write(v, self.refer)}" for k, v in entries.items()) + "}"
-        except (Unwritable, _Clash):
+            entries = {key: value[key] for key in value if key in self.mentioned}
+            shown = [f"{key!r}: {write(each, self.refer)}" for key, each in entries.items()]
+        except Exception:  # a table of the user's may raise anything
             return ""
+        return f"{{{', '.join(shown)}}}" if 1 <= len(shown) <= _MOST_ENTRIES else ""
 
     def _lines(self) -> int:
         return sum(ast.unparse(part.node).count("\n") + 1 for part in self.parts.values())
