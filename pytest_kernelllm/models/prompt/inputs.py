@@ -177,19 +177,11 @@ def _tensor(value: torch.Tensor, shape: tuple[int, ...]) -> str:
     if value.dtype == torch.bool:
         return f"torch.rand({sizes}) < 0.5"
     if not value.is_floating_point():
-        return _integers(value, shape)
+        dtype = "" if value.dtype == torch.int64 else f", dtype={value.dtype}"
+        if value.numel() <= _SMALL and tuple(value.shape) == shape:
+            return f"torch.tensor({value.tolist()}{dtype})"
+        return f"torch.randint({int(value.min())}, {int(value.max()) + 1}, {shape}{dtype})"
+    made = f"torch.{'rand' if value.min() >= 0 and value.max() <= 1 else 'randn'}({sizes})"
     if bool((value.abs() == 1).all()):
-        made = f"(torch.randint(0, 2, {shape}) * 2.0 - 1.0)"
-    else:
-        made = f"torch.{'rand' if value.min() >= 0 and value.max() <= 1 else 'randn'}({sizes})"
+        made += ".sign()"
     return made if value.dtype == torch.float32 else f"{made}.to({value.dtype})"
-
-
-def _integers(value: torch.Tensor, shape: tuple[int, ...]) -> str:
-    dtype = "" if value.dtype == torch.int64 else f", dtype={value.dtype}"
-    if value.numel() <= _SMALL and tuple(value.shape) == shape:
-        return f"torch.tensor({value.tolist()}{dtype})"
-    steps = torch.arange(value.shape[-1]) if value.dim() else value
-    if torch.equal(value.long(), steps.expand(value.shape)):
-        return f"torch.arange({shape[-1]}{dtype}).expand({', '.join(map(str, shape))})"
-    return f"torch.randint({int(value.min())}, {int(value.max()) + 1}, {shape}{dtype})"

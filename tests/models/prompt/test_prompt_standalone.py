@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 from small_project import executed, target_of, written
 
 from kernelllm_judge.target.live import load_target
@@ -429,22 +428,20 @@ def test_inputs_are_made_like_those_of_the_case(tmp_path: Path) -> None:
     def maker(width):
         def make(n=40):
             signs = torch.randint(2, (n, width)) * 2.0 - 1.0
-            steps = torch.arange(width).repeat(n, 1)
-            return torch.randn(n, width), torch.rand(n), signs, torch.randint(9, (n,)), torch.rand(n) > 0.5, 3, torch.full((n,), 7), steps
+            return torch.randn(n, width), torch.rand(n), signs, torch.randint(9, (n,)), torch.rand(n) > 0.5, 3, torch.full((n,), 7)
         return make
     @triton_candidate(inputs=maker(8), dims={"n": (1, 64)})
     class Scale(nn.Module):
-        def forward(self, x, p, s, i, m, k, c, a): return x * k
+        def forward(self, x, p, s, i, m, k, c): return x * k
     """
     text = written(tmp_path, layers)
-    x, p, s, i, m, k, c, a = executed(text)["get_inputs"]()
+    x, p, s, i, m, k, c = executed(text)["get_inputs"]()
     assert x.min() < 0 <= p.min() <= p.max() <= 1
     assert set(s.unique().tolist()) == {-1.0, 1.0}
     assert 0 <= i.min() <= i.max() < 9
     assert m.any()
     assert k == 3
     assert c.tolist() == [7] * 40
-    assert torch.equal(a, torch.arange(8).repeat(40, 1))
 
 
 KEYWORDS = {
