@@ -207,11 +207,12 @@ class Program:
             return
         if isinstance(value, type | FunctionType):
             if (text := spelled(value)) is not None:
-                home, _, attribute = text.rpartition(".")
-                self.imports[bound] = import_line(bound, Import(0, home, attribute))
+                home, _, member = text.rpartition(".")
+                self.imports[bound] = import_line(bound, Import(0, home, member))
                 return
-            if (found := self.file(value.__module__)) and found.namespace.get(value.__name__) is value:
-                module, name = value.__module__, value.__name__
+            home, member = value.__module__, value.__name__
+            if (found := self.file(home)) and found.namespace.get(member) is value:
+                module, name = home, member
         self.values[bound] = value
         self.sources.setdefault(into, []).append(module)
         short = is_plain(value) and len(repr(value)) < _LONGEST_VALUE
