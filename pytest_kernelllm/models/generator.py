@@ -158,18 +158,24 @@ class KernelLLMGenerator(Generator):
 
     def _prompt(self, request: Request, attempts: Sequence[Attempt] = ()) -> tuple[Prompt, str]:
         """Returns a target's prompt, and why it cannot be used; the reason is empty if it can."""
-        from pytest_kernelllm.models.prompt import PromptError, standalone
+        from pytest_kernelllm.models.prompt import LENGTHS, PromptError, standalone
         from pytest_kernelllm.models.prompt.feedback import feedback
 
         live = request.live()
-        try:
-            code = standalone(live, shown_case(live))
-        except PromptError as error:
-            return "", str(error).rstrip(".")
         sizes = {case.name: case.sizes for case in live.cases}
         rejected = [(attempt, feedback(attempt, sizes)) for attempt in attempts]
-        prompt = self._asked(request.target, code, live, rejected)
-        return prompt, self._model.too_long(prompt, self._sampling) or ""
+        prompt: Prompt = ""
+        why_not = ""
+        for longest in LENGTHS:  # until it fits
+            try:
+                code = standalone(live, shown_case(live), longest)
+            except PromptError as error:
+                return "", str(error).rstrip(".")
+            prompt = self._asked(request.target, code, live, rejected)
+            why_not = self._model.too_long(prompt, self._sampling) or ""
+            if not why_not:
+                break
+        return prompt, why_not
 
     def _asked(
         self, target: Target, code: str, live: LiveTarget, rejected: Sequence[tuple[Attempt, str]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypedDict, Unpack, overload
@@ -155,12 +154,12 @@ class KernelLLM:
     def stream_raw(self, prompt: str, **options: Unpack[SamplingOptions]) -> Iterator[str]:
         """Yields one answer piece by piece as it is written; joined, the pieces are the result of ``generate_raw``.
 
-        Nothing is written before the first piece is taken; a stream that nobody iterates over warns about it.
+        Nothing is written before the first piece is taken.
 
         Raises:
             GenerateError: as for ``generate_raw``.
         """
-        return Pieces(self._model.stream(prompt, self._drawn(prompt, options)))
+        return self._model.stream(prompt, self._drawn(prompt, options))
 
     def prompt(self, code: str) -> str:
         """Returns the prompt for a PyTorch module: ours, or from the template in the model's repository.
@@ -184,30 +183,6 @@ class KernelLLM:
         if why_not := self._model.too_long(prompt, drawn):
             raise GenerateError(f"The prompt does not fit: {why_not}.")
         return drawn
-
-
-class Pieces(Iterator[str]):
-    """The pieces of a streamed answer."""
-
-    def __init__(self, pieces: Iterator[str]) -> None:
-        """Takes over ``pieces``, which begin to be written when the first is asked for."""
-        self._pieces = pieces
-        self._begun = False
-
-    def __next__(self) -> str:
-        """Returns the next piece."""
-        self._begun = True
-        return next(self._pieces)
-
-    def __repr__(self) -> str:
-        """Says what to do with it, for whoever types ``llm.stream_raw(prompt)`` at a prompt of Python."""
-        return "<pieces of an answer: `for piece in ...` asks for them>"
-
-    def __del__(self) -> None:
-        """Warns if nobody asked for a piece, as Python does for a coroutine that was never awaited."""
-        if not self._begun:
-            text = "Nobody iterated over the result of stream_raw, so no answer was asked for."
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 def _with_options(drawn: Sampling, options: SamplingOptions) -> Sampling:

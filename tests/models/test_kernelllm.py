@@ -97,15 +97,6 @@ def test_wrong_arguments_get_one_sentence(server, call, sentence):
     assert str(error.value).count("\n") == 0
 
 
-def test_a_stream_that_nobody_reads_says_so(server):
-    with KernelLLM(endpoint=server.url) as llm:
-        pieces = llm.stream_raw("x")
-        assert "for piece in" in repr(pieces)
-        with pytest.warns(RuntimeWarning, match="Nobody iterated over the result of stream_raw"):
-            del pieces
-        assert "".join(llm.stream_raw("x")) == llm.generate_raw("x")
-
-
 def test_code_comes_back_without_prose_and_fences(server):
     with KernelLLM(endpoint=server.url) as llm:
         assert llm.generate_triton(MODULE).strip() == "import triton\n\nclass ModelNew:\n    pass"

@@ -1,10 +1,9 @@
-"""Hugging Face's services: starts an endpoint, finds a provider, downloads a model's prompt template."""
+"""Hugging Face's services: starts an endpoint, downloads a model's prompt template."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,7 +30,7 @@ class Location:
 
     url: str
     model: str = ""
-    """``hf``: the repository. ``hf-model``: the provider's name for the model."""
+    """The repository."""
     revision: str = ""
     price: float | None = None
     """US dollars an hour for one instance, if Hugging Face states it."""
@@ -90,36 +89,6 @@ class HuggingFaceHub:
             await self._clock.sleep(self._limits.pause(waits, self._clock))
             await self._call(endpoint.fetch)
         return Location(str(endpoint.url), endpoint.repository, endpoint.revision or "", price)
-
-    async def route(self, address: Address) -> Location:
-        """Returns where a provider serves completions of a model.
-
-        Raises:
-            Fault: no provider that ``huggingface_hub`` knows serves them.
-        """
-        if self._token is None:
-            raise Fault("requires a token: set HF_TOKEN or `hf auth login`", fatal=True)
-        token = self._token
-        api = self._api()
-        info = await self._call(lambda: api.model_info(address.name, expand=["inferenceProviderMapping"]))
-        offers = [
-            m
-            for m in info.inference_provider_mapping or ()
-            if m.task == "text-generation" and m.status == "live"
-        ]
-        names = [offer.provider for offer in offers]
-        if address.provider:
-            offers = [offer for offer in offers if offer.provider == address.provider]
-        for offer in offers:
-            url = await self._call(partial(_completions_url, offer.provider, offer.provider_id, token))
-            if url:
-                return Location(url, offer.provider_id)
-        known = f"; those that do: {', '.join(names)}" if names and address.provider else ""
-        raise Fault(
-            f"has no {address.provider or 'provider'} that completes text with {address.name}{known}:"
-            " deploy it as an endpoint of your own (hf:NAME), or serve it yourself",
-            fatal=True,
-        )
 
     def router(self) -> Location:
         """Returns where Hugging Face passes conversations on to providers.
@@ -194,18 +163,6 @@ _REFUSED = {
 def _words(status: str) -> str:
     name = str(getattr(status, "value", status))
     return {"scaledToZero": "scaled to zero", "updateFailed": "failed to update"}.get(name, name)
-
-
-def _completions_url(provider: str, provider_id: str, token: Secret) -> str:
-    """Where ``huggingface_hub`` would send a completion; "" if the provider does not use OpenAI's protocol."""
-    from huggingface_hub.inference._providers import PROVIDERS
-    from huggingface_hub.inference._providers._common import BaseTextGenerationTask
-
-    tasks: Any = PROVIDERS  # its type lists only some of the providers
-    helper = tasks.get(provider, {}).get("text-generation")
-    if not isinstance(helper, BaseTextGenerationTask):
-        return ""
-    return helper._prepare_url(token.reveal(), provider_id)
 
 
 def script_of(repository: str, revision: str) -> str | None:

@@ -266,19 +266,20 @@ class EndpointModel:
             routed_chat,
         )
         from pytest_kernelllm.models.endpoint.hub import HuggingFaceHub, Location
-        from pytest_kernelllm.models.endpoint.openai import OpenAi
 
         address, place = self._address, Location(self._address.url)
         hub = HuggingFaceHub(self._token, self._retry.limits, self._retry.clock, self._progress)
         chats = self._protocol == "chat" or (self._protocol == "auto" and not continues_text(address.name))
-        if address.kind == "hf-model" and chats:
+        if address.kind == "hf-model":
+            if not chats:
+                raise Fault(
+                    f"has no provider that completes text with {address.name}: deploy it as an endpoint of your own (hf:NAME),"
+                    " serve it yourself, or set `protocol` to chat",
+                    fatal=True,
+                )
             place = hub.router()
             async with self._http(place.url) as http:
                 emit(await routed_chat(http, place.url, address, self._retry))
-            return
-        if address.kind == "hf-model":
-            place = await hub.route(address)
-            emit(Served(place.url, OpenAi(place.url, self._model or place.model), address.name))
             return
         if address.kind == "hf":
             place = await hub.wake(address)

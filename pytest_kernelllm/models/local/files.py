@@ -8,11 +8,9 @@ import importlib.util
 import json
 import math
 import os
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pytest_kernelllm.generate.protocol import GenerateError
 
@@ -75,33 +73,28 @@ class ModelFiles:
             dtype = _own_dtype(self.folder)
         total = 0.0
         for path in self.weights():
-            for entry in _tensors(path):
-                count = math.prod(entry["shape"])
-                if quantization != "none" and len(entry["shape"]) == 2:
+            for stored, shape in _tensors(path):
+                count = math.prod(shape)
+                if quantization != "none" and len(shape) == 2:
                     total += count * _QUANTIZED[quantization]
-                elif entry["dtype"] in _FLOATS and dtype in _ITEMSIZE:
+                elif stored in _FLOATS and dtype in _ITEMSIZE:
                     total += count * _ITEMSIZE[dtype]
                 else:
-                    total += count * _BYTES.get(entry["dtype"], 1)
+                    total += count * _BYTES.get(stored, 1)
         return int(total)
 
 
-def _tensors(path: Path) -> list[dict[str, Any]]:
-    """Reads the entries of the tensors in a safetensors file, whose header is a little-endian length and JSON."""
+def _tensors(path: Path) -> list[tuple[str, list[int]]]:
+    """Reads dtype and shape of the tensors in a safetensors file."""
+    from safetensors import SafetensorError, safe_open
+
     try:
-        with path.open("rb") as file:
-            (size,) = struct.unpack("<Q", file.read(8))
-            if size > path.stat().st_size:
-                raise ValueError("it is cut off, or something else")
-            header = json.loads(file.read(size))
-        entries = [entry for name, entry in header.items() if name != "__metadata__"]
-        end = 8 + size + max((entry["data_offsets"][1] for entry in entries), default=0)
-        if path.stat().st_size < end:
-            raise ValueError(f"it has {path.stat().st_size:,} bytes of {end:,}")
-        return entries
-    except (OSError, struct.error, ValueError, LookupError, TypeError, AttributeError) as error:
+        with safe_open(path, framework="numpy") as file:
+            parts = [file.get_slice(name) for name in file.keys()]  # noqa: SIM118  # it is no dict
+            return [(part.get_dtype(), part.get_shape()) for part in parts]
+    except (OSError, SafetensorError) as error:
         raise GenerateError(
-            f"{path} cannot be read as safetensors ({error}): delete it, and it is downloaded again."
+            f"{path} cannot be read as safetensors ({in_short(error)}): delete it, and it is downloaded again."
         ) from None
 
 
@@ -221,43 +214,35 @@ def fetch(model: str, revision: str, progress: Callable[[str], None]) -> ModelFi
     """
     if found := find_cached(model, revision):
         return found
-    from huggingface_hub import errors
-
     named = f"{model}@{revision}" if revision else model
     progress(f"downloading {named} (first use)")
     try:
         return _snapshot(model, revision)
-    except errors.HFValidationError:
-        raise GenerateError(
-            f"The model {model} is neither a folder nor a name on the Hugging Face Hub (owner/name)."
-        ) from None
-    except errors.GatedRepoError:
-        raise GenerateError(
-            f"{named} is gated: accept its conditions on https://huggingface.co/{model}, then `hf auth login`."
-        ) from None
-    except errors.RevisionNotFoundError:
-        raise GenerateError(
-            f"{model} has no revision {revision}: name a commit hash, branch or tag."
-        ) from None
-    except errors.RepositoryNotFoundError:
-        raise GenerateError(
-            f"There is no model {model} on the Hugging Face Hub, or it is private: check its name, or `hf auth login`."
-        ) from None
-    except errors.LocalEntryNotFoundError:
-        raise GenerateError(
-            f"{named} is not in the cache and the Hugging Face Hub cannot be reached (offline?): "
-            f"run `hf download {model}` where there is a network."
-        ) from None
     except GenerateError:
         raise
     except Exception as error:  # the client's HTTP library has its own classes, which change with its version
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise GenerateError(
-                f"The disk is full, so {named} could not be downloaded: free some space, or set HF_HOME to another disk."
-            ) from None
-        raise GenerateError(
-            f"{named} could not be downloaded ({in_short(error)}): try again; complete files are kept."
-        ) from None
+        raise GenerateError(_why_not(error, model, revision, named)) from None
+
+
+def _why_not(error: Exception, model: str, revision: str, named: str) -> str:
+    """Says in a sentence why a model could not be downloaded, and what to do."""
+    from huggingface_hub import errors
+
+    sentences = {
+        errors.HFValidationError: f"The model {model} is neither a folder nor a name on the Hugging Face Hub (owner/name).",
+        errors.GatedRepoError: f"{named} is gated: accept its conditions on https://huggingface.co/{model}, then `hf auth login`.",
+        errors.RevisionNotFoundError: f"{model} has no revision {revision}: name a commit hash, branch or tag.",
+        errors.RepositoryNotFoundError: f"There is no model {model} on the Hugging Face Hub, or it is private: check its "
+        "name, or `hf auth login`.",
+        errors.LocalEntryNotFoundError: f"{named} is not in the cache and the Hugging Face Hub cannot be reached (offline?): "
+        f"run `hf download {model}` where there is a network.",
+    }
+    found = next((text for kind, text in sentences.items() if isinstance(error, kind)), "")
+    if not found and isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        found = f"The disk is full, so {named} could not be downloaded: free some space, or set HF_HOME to another disk."
+    return (
+        found or f"{named} could not be downloaded ({in_short(error)}): try again; complete files are kept."
+    )
 
 
 def in_short(error: Exception) -> str:

@@ -8,14 +8,11 @@ from __future__ import annotations
 import copy
 import functools
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
-
-MERGED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
-"""Projections of the same input, by their names in transformers' models."""
 
 ROTATE = "apply_rotary_pos_emb"
 """The name of the function with which transformers' attention layers rotate queries and keys."""
@@ -24,27 +21,9 @@ _EPSILONS = ("variance_epsilon", "eps", "epsilon")
 
 
 def fuse(model: nn.Module) -> None:
-    """Applies all fusions to a model in eval mode on one GPU that is not trained any more."""
-    merge_projections(model)
+    """Applies both fusions to a model in eval mode on one GPU that is not trained any more."""
     replace_norms(model)
     rotate_in_one(model)
-
-
-def merge_projections(model: nn.Module) -> int:
-    """Merges linear layers that read the same input into one matrix multiplication; returns the number of layers.
-
-    Their weights become one tensor, so the model needs no more memory than before.
-    """
-    merged = 0
-    for module in list(model.modules()):
-        for names in MERGED:
-            linears = _mergeable([getattr(module, name, None) for name in names])
-            if linears:
-                layer = MergedLinear(linears)
-                for index, name in enumerate(names):
-                    setattr(module, name, MergedPart(layer, index))
-                merged += len(names)
-    return merged
 
 
 def replace_norms(model: nn.Module) -> int:
@@ -73,53 +52,6 @@ def rotate_in_one(model: nn.Module) -> int:
         if (forward := made[kind]) is not None:
             layer.forward = types.MethodType(forward, layer)
     return sum(made[type(layer)] is not None for layer in layers)
-
-
-class MergedLinear(nn.Module):
-    """Computes several linear layers at once; outputs are kept until the last layer's has been read."""
-
-    def __init__(self, linears: Sequence[nn.Linear]) -> None:
-        """``linears``: layers with the same input width, dtype and device, all with a bias or all without."""
-        super().__init__()
-        self.sizes = [linear.out_features for linear in linears]
-        weights = [linear.weight.detach() for linear in linears]
-        biases = [linear.bias.detach() for linear in linears if linear.bias is not None]
-        self.weight = nn.Parameter(torch.cat(weights), requires_grad=False)
-        self.bias = nn.Parameter(torch.cat(biases), requires_grad=False) if biases else None
-        self._input: torch.Tensor | None = None
-        self._outputs: tuple[torch.Tensor, ...] = ()
-
-    def part(self, index: int, x: torch.Tensor) -> torch.Tensor:
-        """Returns the output of layer ``index`` for ``x``."""
-        if x is not self._input:
-            self._input = x
-            self._outputs = nn.functional.linear(x, self.weight, self.bias).split(self.sizes, -1)
-        output = self._outputs[index]
-        if index == len(self.sizes) - 1:
-            self._input, self._outputs = None, ()
-        return output
-
-
-class MergedPart(nn.Module):
-    """Stands in a model for one of the layers in a ``MergedLinear``."""
-
-    def __init__(self, merged: MergedLinear, index: int) -> None:
-        """``index``: the position of the layer in ``merged``."""
-        super().__init__()
-        self.merged, self._index = merged, index
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Computes what the layer alone would compute."""
-        return self.merged.part(self._index, x)
-
-
-def _mergeable(candidates: Sequence[object]) -> list[nn.Linear]:
-    """Returns the candidates if they can be merged, else an empty list."""
-    # Subclasses may quantise, and layers with hooks expect to be called.
-    linears = [x for x in candidates if type(x) is nn.Linear and not x._forward_hooks]
-    linears = [x for x in linears if not hasattr(x, "_hf_hook")]
-    kinds = {(x.in_features, x.weight.dtype, x.weight.device, x.bias is None) for x in linears}
-    return linears if len(linears) == len(candidates) and len(kinds) == 1 else []
 
 
 def _library_norm(module: nn.Module) -> nn.RMSNorm | None:

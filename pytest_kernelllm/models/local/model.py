@@ -14,7 +14,7 @@ from pytest_kernelllm.models.local.files import ModelFiles, fetch, folder_of
 from pytest_kernelllm.models.protocol import Answer, Ask, Prompt, Sampling, text_of
 
 if TYPE_CHECKING:
-    from pytest_kernelllm.models.local.decode import DecodeJob, Decoder
+    from pytest_kernelllm.models.local.decode import DecodeJob, Decoder, DecodeState
     from pytest_kernelllm.models.local.load import Loaded
 
 MOST_ROWS = 64
@@ -101,23 +101,13 @@ class LocalModel:
 
     def answers(self, asks: Sequence[Ask], sampling: Sampling) -> Iterator[Answer]:
         """Yields every sample as soon as it is written, see ``LanguageModel``."""
-        _require_transformers()
-        from pytest_kernelllm.models.local.decode import DecodeJob
-        from pytest_kernelllm.models.local.draw import uniforms
-        from pytest_kernelllm.models.local.stopping import stop_after_answer
-
         owners = [(number, index) for number, ask in enumerate(asks) for index in ask.indices]
-        prompts = [tuple(self._encode(ask.prompt)) for ask in asks]
-        count = sampling.max_new_tokens
-        jobs = [
-            DecodeJob(prompts[number], uniforms(sampling.seed, text_of(asks[number].prompt), index, count))
-            for number, index in owners
-        ]
-        if not jobs:
+        if not owners:
             return
-        decoder = self._decoder(jobs, sampling, chunk=16)
+        prompts = [self._encode(ask.prompt) for ask in asks]
+        self._model()  # loads, which is no sample's time
         started = time.monotonic()
-        for state in decoder.run(jobs, stop_after_answer(self._decode)):
+        for state in self._written([(asks[number].prompt, index) for number, index in owners], sampling, 16):
             if self._stopping:
                 raise GenerateError(f"{self.name} was stopped.")
             if not state.finish:
@@ -131,20 +121,13 @@ class LocalModel:
                 len(prompts[number]),
                 round(time.monotonic() - started, 3),
                 state.finish,
-                f"cut off after {count:,} tokens" if state.finish == "length" else "",
+                f"cut off after {sampling.max_new_tokens:,} tokens" if state.finish == "length" else "",
             )
 
     def stream(self, prompt: Prompt, sampling: Sampling, index: int = 0) -> Iterator[str]:
         """Yields one sample piece by piece, see ``LanguageModel``."""
-        _require_transformers()
-        from pytest_kernelllm.models.local.decode import DecodeJob
-        from pytest_kernelllm.models.local.draw import uniforms
-        from pytest_kernelllm.models.local.stopping import stop_after_answer
-
-        numbers = uniforms(sampling.seed, text_of(prompt), index, sampling.max_new_tokens)
-        jobs = [DecodeJob(tuple(self._encode(prompt)), numbers)]
         shown = 0
-        for state in self._decoder(jobs, sampling, chunk=2).run(jobs, stop_after_answer(self._decode)):
+        for state in self._written([(prompt, index)], sampling, chunk=2):
             text = self._decode(state.tokens)
             if not state.finish:
                 # The end may still change: half a UTF-8 sequence, or space after the last token that counts.
@@ -152,6 +135,24 @@ class LocalModel:
             if len(text) > shown:
                 yield text[shown:]
                 shown = len(text)
+
+    def _written(
+        self, samples: Sequence[tuple[Prompt, int]], sampling: Sampling, chunk: int
+    ) -> Iterator[DecodeState]:
+        """Writes samples of prompts, by their indices, and yields their states after each chunk of steps."""
+        _require_transformers()
+        from pytest_kernelllm.models.local.decode import DecodeJob
+        from pytest_kernelllm.models.local.draw import uniforms
+        from pytest_kernelllm.models.local.stopping import stop_after_answer
+
+        tokens = {prompt: tuple(self._encode(prompt)) for prompt, _ in samples}
+        jobs = [
+            DecodeJob(
+                tokens[prompt], uniforms(sampling.seed, text_of(prompt), index, sampling.max_new_tokens)
+            )
+            for prompt, index in samples
+        ]
+        yield from self._decoder(jobs, sampling, chunk).run(jobs, stop_after_answer(self._decode))
 
     def release(self) -> None:
         """Removes the model from the GPU; the next call loads it again."""

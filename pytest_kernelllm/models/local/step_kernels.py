@@ -121,11 +121,7 @@ def _store_kernel(
 
 
 def store(
-    key: torch.Tensor,
-    value: torch.Tensor,
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    positions: torch.Tensor,
+    key: torch.Tensor, value: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, positions: torch.Tensor
 ) -> None:
     """Stores one token's key and value of every row at the row's position.
 

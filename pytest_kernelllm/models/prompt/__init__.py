@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHAT_VERSION",
+    "LENGTHS",
     "PROMPT_VERSION",
     "SYSTEM",
     "TEMPLATE",
@@ -32,18 +33,26 @@ __all__ = [
 ]
 
 
-def standalone(live: LiveTarget, case: Case) -> str:
-    """Writes one self-contained module that computes what a target computes in one case.
+LENGTHS = (60, 0)
+"""How many lines may come along with a name that a module imports, from the best prompt to the shortest one."""
+
+
+def standalone(live: LiveTarget, case: Case, longest: int = LENGTHS[0]) -> str:
+    """Writes what a target computes in one case as a module in KernelBench's form.
 
     The module defines ``Model``, ``get_inputs()`` (the positional arguments of ``forward``, as a list) and
-    ``get_init_inputs()`` (those of the constructor). Everything that the class reaches is copied from where
-    it is defined; only PyTorch, NumPy, Triton and the standard library are imported. The original is built
-    and called a few times, on the CPU and at small sizes, to see what it reads; the module itself is not
-    executed.
+    ``get_init_inputs()`` (those of the constructor). What the class uses of its own file is copied; of other files
+    short definitions are copied and longer ones are shown by their signatures. Only PyTorch, NumPy, Triton and the
+    standard library are imported, so the text runs by itself unless a signature stands in it.
+
+    Args:
+        live: the target.
+        case: one of its cases.
+        longest: how many lines may come along with a name that the file imports from elsewhere.
 
     Raises:
-        PromptError: something cannot be copied; the message names the target, what it is and what to do.
+        PromptError: there is no source to show; the message names the target, what it is and what to do.
     """
     from pytest_kernelllm.models.prompt.assemble import standalone
 
-    return standalone(live, case)
+    return standalone(live, case, longest)

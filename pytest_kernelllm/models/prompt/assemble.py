@@ -1,132 +1,112 @@
-"""Assembles a target's code into one module that runs by itself."""
+"""Writes a target as one text in KernelBench's form."""
 
 from __future__ import annotations
 
 import ast
-import builtins
-from collections.abc import Iterable
-from typing import Any
+import sys
 
-from kernelllm_judge.core.arguments import nested
+from torch import nn
+
 from kernelllm_judge.core.records import Case
-from kernelllm_judge.core.syntax import chain_of
+from kernelllm_judge.core.syntax import rename
 from kernelllm_judge.target.errors import TargetError
 from kernelllm_judge.target.live import LiveTarget
-from kernelllm_runtime.source.names import module_names
-from pytest_kernelllm.models.prompt.constants import Constants
-from pytest_kernelllm.models.prompt.errors import NotPortable, PromptError
-from pytest_kernelllm.models.prompt.init_inputs import constructor_call, get_init_inputs, positional_values
-from pytest_kernelllm.models.prompt.inputs import get_inputs
-from pytest_kernelllm.models.prompt.observe import Observer
-from pytest_kernelllm.models.prompt.origins import depends_on_mode
-from pytest_kernelllm.models.prompt.reach import Reach
-from pytest_kernelllm.models.prompt.scopes import free_roots
-from pytest_kernelllm.models.prompt.sources import Sources
-from pytest_kernelllm.models.prompt.units import in_order, name_all, source
+from pytest_kernelllm.models.prompt.errors import PromptError
+from pytest_kernelllm.models.prompt.files import File, read_file
+from pytest_kernelllm.models.prompt.inputs import constructor_values, init_inputs, inputs, words_of
+from pytest_kernelllm.models.prompt.program import Part, Program
+from pytest_kernelllm.models.prompt.shorten import positional
+
+_RESERVED = ("Model", "get_inputs", "get_init_inputs")
+
+_MOST_PARTS = 40
+"""Of a module with more lines when printed, the parts are not listed."""
 
 
-def standalone(live: LiveTarget, case: Case) -> str:
-    """Writes a module with ``Model``, ``get_inputs`` and ``get_init_inputs``; see the package's ``standalone``.
-
-    Raises:
-        PromptError: something cannot be copied.
-    """
+def standalone(live: LiveTarget, case: Case, longest: int) -> str:
+    """Writes a module with ``Model``, ``get_inputs`` and ``get_init_inputs``; see the package's ``standalone``."""
+    where = f"{live.target.path}: {live.target.name}"
     try:
-        return _module(live, case)
-    except (NotPortable, TargetError) as refusal:
-        where = f"{live.target.path}: {live.target.name}"
+        return _text(live, case, longest)
+    except (PromptError, TargetError) as refusal:
         text = str(refusal).removeprefix(where).lstrip(": ").rstrip(".")
         raise PromptError(f"{where} cannot be written as one module: {text}.") from refusal
 
 
-def _module(live: LiveTarget, case: Case) -> str:
-    call = constructor_call(live, case)
-    values = positional_values(live, call)
-    observer = Observer(live, case, call)
-    passed = {"forward": list(nested(case.domain.inputs)), "__init__": list(values)}
-    constants = Constants(Sources(), observer)
-    while True:
-        reach = _reached(live, case, values, passed, constants)
-        if not constants.stale:
+def _text(live: LiveTarget, case: Case, longest: int) -> str:
+    name = _name(live.cls)
+    values = constructor_values(live)
+    own = read_file(live.cls.__module__)
+    if own is None or name not in own.binds:
+        raise PromptError("its class has no source file; write it in a module")
+    meant = {n: own.namespace[n] for n in (*own.binds, *own.imports) if n in own.namespace}
+    mentioned, files = frozenset[str](), dict[str, File | None]({own.name: own})
+    while True:  # a method that is kept may mention others
+        program = Program(files, own.name, mentioned, longest, dict(meant))
+        program.follow(own.name, name)
+        init = init_inputs(values, program.reads, program.refer)
+        found = mentioned | program.words() | words_of(values.values())
+        if found == mentioned:
             break
-        constants.restart()
-    name_all([*reach.imports, *reach.units])
-    text = _text(reach, _notes(case, reach, observer))
-    _check(text)
-    return text
+        mentioned = found
+    names, made = inputs(live, case, program.refer)
+    passed = {"__init__": list(values), "forward": names}
+    parts = _renamed(program.in_order(), name, passed)
+    notes = _notes(live.build(case), case, program)
+    functions = [
+        Part(ast.parse(f"def get_inputs():\n    return [{', '.join(made)}]").body[0], notes),
+        Part(ast.parse(f"def get_init_inputs():\n    return {init}").body[0]),
+    ]
+    return _laid_out(set(program.imports.values()), [*parts, *functions])
 
 
-def _reached(
-    live: LiveTarget, case: Case, values: dict[str, Any], passed: dict[str, list[str]], constants: Constants
-) -> Reach:
-    """Collects everything that the class, its constructor arguments and its inputs reach."""
-    reach = Reach(live.cls, passed, constants)
-    reach.model()
-
-    def elsewhere(parameter: str) -> Iterable[str]:
-        return _read_of(parameter, (unit.node for unit in reach.units))
-
-    inputs = get_inputs(live, case, constants.sources)
-    reads = constants.observer.reads
-    init = get_init_inputs(live, values, reads, reach.mentioned.__contains__, elsewhere, constants.sources)
-    reach.add("get_inputs", inputs.node, inputs.module, inputs.overlay)
-    reach.add("get_init_inputs", init.node, init.module, init.overlay)
-    return reach
+def _name(cls: type[nn.Module]) -> str:
+    """Returns the name at the top of a class's module that means the class."""
+    namespace = vars(sys.modules.get(cls.__module__, object))
+    found = [name for name, value in namespace.items() if value is cls]
+    if not found:
+        raise PromptError("its class is not at the top of its module; move it there")
+    return cls.__name__ if cls.__name__ in found else found[0]
 
 
-def _text(reach: Reach, notes: list[str]) -> str:
-    lines = {statement.statement() for statement in reach.imports} | {
-        f"import {name}" for name in reach.submodules
-    }
-    plain = sorted(line for line in lines if line.startswith("import"))
-    members = sorted(lines - set(plain))
-    text = "\n".join([*plain, *members])
-    before_constant = False
-    for unit in in_order(reach.units):
-        constant = isinstance(unit.node, ast.Assign)
-        text += "\n" if constant and before_constant else "\n\n" if constant else "\n\n\n"
-        if unit.name == "get_inputs":
-            text += "".join(f"# {note}\n" for note in notes)
-        text += source(unit)
-        before_constant = constant
-    return text.lstrip("\n") + "\n"
+def _renamed(parts: list[Part], name: str, passed: dict[str, list[str]]) -> list[Part]:
+    """Calls a class ``Model``, and what had a name with a meaning in this form otherwise."""
+    names = {taken: f"{taken}_" for taken in _RESERVED} | {name: "Model"}
+    for part in parts:
+        node = part.node
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            for method in node.body:
+                if isinstance(method, ast.FunctionDef) and method.name in passed:
+                    positional(method.args, passed[method.name])
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            node.name = names.get(node.name, node.name)
+        rename(node, names)
+    return parts
 
 
-def _notes(case: Case, reach: Reach, observer: Observer) -> list[str]:
-    """Lists what a caller must do beyond KernelBench's convention."""
-    dtype = case.dtype or "float32"
+def _notes(module: nn.Module, case: Case, program: Program) -> str:
+    """Says what a caller must do beyond KernelBench's convention, and what parts a module has if not all is shown."""
     notes = []
-    if dtype != "float32":
-        notes.append(f"Parameters have the dtype of the inputs: Model(*get_init_inputs()).to(torch.{dtype}).")
-    if "training" in reach.mentioned or depends_on_mode(observer.module):
+    printed = repr(module)
+    if any(part.comment for part in program.parts.values()) and 1 < len(printed.splitlines()) < _MOST_PARTS:
+        notes.append(f"Model(*get_init_inputs()) has these parts: {printed}")
+    if case.dtype not in (None, "float32"):
+        notes.append(
+            f"Parameters have the dtype of the inputs: Model(*get_init_inputs()).to(torch.{case.dtype})."
+        )
+    other = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase)
+    if "training" in program.words() or any(isinstance(part, other) for part in module.modules()):
         notes.append(f"Called in {'training' if case.domain.training else 'evaluation'} mode.")
-    return notes
+    return "\n".join(notes)
 
 
-def _read_of(parameter: str, nodes: Iterable[ast.AST]) -> Iterable[str]:
-    """Returns the attributes of a parameter that code reads, also through ``self``: ``config.a``, ``self.config.b``."""
-    found: dict[str, None] = {}
-    for node in nodes:
-        for part in ast.walk(node):
-            chain = chain_of(part) if isinstance(part, ast.Attribute) else None
-            if chain and parameter in chain[:-1] and chain.index(parameter) <= 1:
-                found[chain[chain.index(parameter) + 1]] = None
-    return found
-
-
-def _check(text: str) -> None:
-    """Checks that every name in a module is defined.
-
-    Raises:
-        NotPortable: a name is not defined, or the text is not Python.
-    """
-    try:
-        tree = ast.parse(text)
-    except SyntaxError as error:
-        raise NotPortable(
-            f"its code does not stay Python when it is moved (line {error.lineno}: {error.msg})"
-        ) from None
-    bound, _ = module_names(tree)
-    for name in sorted(free_roots(tree) - bound.keys()):
-        if not hasattr(builtins, name) and name not in ("__class__", "__name__"):
-            raise NotPortable(f"nothing defines `{name}`; define or import it at the top of its module")
+def _laid_out(imports: set[str], parts: list[Part]) -> str:
+    text = "\n".join(sorted(imports, key=lambda line: (not line.startswith("import"), line)))
+    constant = False
+    for part in parts:
+        before, constant = constant, isinstance(part.node, ast.Assign)
+        text += "\n" if constant and before else "\n\n" if constant else "\n\n\n"
+        text += "".join(f"# {line}\n" for line in part.comment.splitlines())
+        written = ast.unparse(part.node)
+        text += written.replace(":\n\n", ":\n", 1) if isinstance(part.node, ast.ClassDef) else written
+    return text.lstrip("\n") + "\n"

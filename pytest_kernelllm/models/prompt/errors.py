@@ -1,11 +1,7 @@
-"""The errors of writing a prompt."""
+"""The error of writing a prompt."""
 
 from __future__ import annotations
 
 
 class PromptError(Exception):
-    """Raised if a target has no prompt; one sentence names the target, what cannot be copied and what to do."""
-
-
-class NotPortable(Exception):
-    """Raised if something cannot be copied; ``standalone`` adds the target's name and raises ``PromptError``."""
+    """Raised if a target has no prompt; one sentence names the target, what cannot be shown and what to do."""

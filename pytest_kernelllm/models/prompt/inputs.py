@@ -1,53 +1,52 @@
-"""Writes ``get_inputs``: the user's callable with its sizes filled in, or tensors of the same shapes and dtypes."""
+"""Writes ``get_inputs`` and ``get_init_inputs`` from the values with which a case is built and called."""
 
 from __future__ import annotations
 
-import ast
 import copy
+import functools
 import inspect
-from collections.abc import Mapping
-from dataclasses import dataclass
-from types import FunctionType
+import math
+from collections.abc import Callable, Iterable, Mapping
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import torch
+from torch import nn
 
 from kernelllm_judge.core.arguments import nested
-from kernelllm_judge.core.records import Case
-from kernelllm_judge.core.syntax import Substitute, bound_names, expression
-from kernelllm_judge.target.attributes import dtype_name
-from kernelllm_judge.target.calls import Call, as_call, seeded
+from kernelllm_judge.core.records import Case, TensorSpec
+from kernelllm_judge.target import build
+from kernelllm_judge.target.calls import Call, seeded
 from kernelllm_judge.target.live import LiveTarget
-from pytest_kernelllm.models.prompt.classes import check_closure
-from pytest_kernelllm.models.prompt.errors import NotPortable
-from pytest_kernelllm.models.prompt.observe import small_sizes
-from pytest_kernelllm.models.prompt.sources import Sources
-from pytest_kernelllm.models.prompt.synthetic_inputs import synthetic
-from pytest_kernelllm.models.prompt.values import ExpressionWriter, is_plain
+from pytest_kernelllm.models.prompt.errors import PromptError
+from pytest_kernelllm.models.prompt.files import MISSING, attribute
+from pytest_kernelllm.models.prompt.values import Unwritable, write
+
+_MOST_ELEMENTS = 1 << 22
+"""Inputs with more elements are made without data."""
+
+_SMALL = 16
+"""Integer tensors with at most this many elements are written as they are: they may be sizes or offsets."""
 
 
-@dataclass(frozen=True)
-class Function:
-    """A function for the new module, and the namespaces of the names in it."""
-
-    node: ast.FunctionDef
-    module: Mapping[str, Any]
-    overlay: dict[str, Any]
+_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def order(signature: inspect.Signature, passed: Mapping[str, Any], what: str) -> list[str]:
     """Lists the parameters that must be passed by position so that all in ``passed`` get their value.
 
-    Passed keyword-only parameters come before those with defaults, as ``trim.positional`` moves them.
+    Passed keyword-only parameters come before those with defaults, as ``shorten.positional`` moves them.
 
     Raises:
-        NotPortable: a value goes into ``*args`` or ``**kwargs``.
+        PromptError: a value goes into ``*args`` or ``**kwargs``.
     """
     found: list[inspect.Parameter] = []
     for name, parameter in signature.parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             if name in passed:
-                raise NotPortable(f"{what} takes values by {parameter}; give each a parameter of its own")
+                raise PromptError(f"{what} takes values by {parameter}; give each a parameter of its own")
         elif parameter.kind != parameter.KEYWORD_ONLY or name in passed:
             found.append(parameter)
     if any(parameter.kind == parameter.KEYWORD_ONLY for parameter in found):
@@ -58,236 +57,131 @@ def order(signature: inspect.Signature, passed: Mapping[str, Any], what: str) ->
     return names
 
 
-def get_inputs(live: LiveTarget, case: Case, sources: Sources) -> Function:
-    """Writes the function ``get_inputs`` for a case.
+def constructor_values(live: LiveTarget) -> dict[str, Any]:
+    """Returns the constructor's arguments by name, in the order in which they are passed by position.
 
     Raises:
-        NotPortable: an input can neither be copied nor be written.
+        PromptError: one goes into ``**kwargs``, or ``init`` returns a module that it did not make.
     """
-    make = live.options.inputs[case.name.removesuffix(f"-{case.dtype}") if case.dtype else case.name]
-    made = _made(make, case)
-    call = as_call(made)
-    assert call is not None  # load_target called it
-    names = order(live.signature, nested(live.bind(call)), "forward")
-    writer = ExpressionWriter()
-    try:
-        body, result, module = _source(make, case, sources, writer)
-        returned = _Arrangement(live, case, call, names, writer).returned(made, result)
-    except NotPortable:
-        sample = nested(live.bind(live.inputs(case, 0, small_sizes(case))))
-        items = [_synthetic(case, name, sample.get(name, _default(live, name)), writer) for name in names]
-        return Function(
-            without_parameters("get_inputs", [ast.Return(ast.List(items, ast.Load()))]), {}, writer.names
+    where = f"{live.target.path}: {live.target.name}"
+    made = build.init_arguments(live.options.init, where)
+    call = made if isinstance(made, Call) else _observed_call(live)
+    signature = inspect.signature(live.cls.__init__)
+    signature = signature.replace(parameters=list(signature.parameters.values())[1:])
+    passed = signature.bind(*call.args, **call.kwargs).arguments
+    more = next((p.name for p in signature.parameters.values() if p.kind == p.VAR_POSITIONAL), "")
+    rest = {f"{more}[{number}]": value for number, value in enumerate(passed.pop(more, ()))}
+    names = order(signature, passed, "its constructor")
+    return {name: passed.get(name, signature.parameters[name].default) for name in names} | rest
+
+
+def _observed_call(live: LiveTarget) -> Call:
+    """Returns the arguments with which an ``init`` that returns a ready module called the class."""
+    calls: dict[int, Call] = {}
+    original = live.cls.__init__
+
+    @functools.wraps(original)
+    def recording(self: nn.Module, *args: Any, **kwargs: Any) -> None:
+        calls[id(self)] = copy.deepcopy(Call(args, kwargs))
+        original(self, *args, **kwargs)
+
+    with patch.object(live.cls, "__init__", recording), seeded(0, "cpu"):
+        module = live.options.init()
+    if id(module) not in calls:
+        raise PromptError(
+            "its init callable returns a module that it did not make; return the constructor's arguments"
         )
-    return Function(without_parameters("get_inputs", [*body, *returned]), module, writer.names)
+    return calls[id(module)]
 
 
-def _made(make: Any, case: Case) -> Any:
-    """Calls the inputs callable on the meta device if that works, else at small sizes."""
-    try:
-        with seeded(0, "meta"):
-            return make(**case.sizes)
-    except Exception:  # of any kind, because not every callable works without data
-        with seeded(0, "cpu"):
-            return make(**{**case.sizes, **(small_sizes(case) or {})})
+def init_inputs(
+    values: Mapping[str, Any], reads: Callable[[Iterable[str]], set[str]], refer: Callable[[Any], str]
+) -> str:
+    """Returns the list that ``get_init_inputs`` returns; ``...`` stands for what cannot be written.
+
+    Args:
+        values: the constructor's arguments, in order.
+        reads: returns the attributes that the text reads of variables with some names.
+        refer: returns the name of a class or function.
+    """
+
+    def written(name: str, value: Any, depth: int = 0) -> str:
+        try:
+            return write(value, refer)
+        except Unwritable:
+            if isinstance(value, nn.Module | torch.Tensor) or depth > 2 or not hasattr(value, "__dict__"):
+                return "..."
+        found = {each: attribute(value, each) for each in sorted(reads([name]))}
+        held = {n: each for n, each in found.items() if each is not MISSING and not inspect.ismethod(each)}
+        shown = {n: written(n, each, depth + 1) for n, each in held.items()}
+        return f"{refer(SimpleNamespace)}({', '.join(f'{n}={text}' for n, text in shown.items())})"
+
+    return f"[{', '.join(written(name, value) for name, value in values.items())}]"
 
 
-def _source(
-    make: Any, case: Case, sources: Sources, writer: ExpressionWriter
-) -> tuple[list[ast.stmt], ast.expr, Mapping[str, Any]]:
-    """Returns the callable's statements, the expression that it returns, and the names of its module.
+def words_of(values: Iterable[Any]) -> set[str]:
+    """Returns the strings in constructor arguments, and in the attributes of those that are objects."""
+    held = [part for value in values for part in (value, *getattr(value, "__dict__", {}).values())]
+    return {part for part in held if isinstance(part, str)}
+
+
+def inputs(live: LiveTarget, case: Case, refer: Callable[[Any], str]) -> tuple[list[str], list[str]]:
+    """Returns the positional parameters of ``forward``, and for each an expression that makes a value like the case's.
 
     Raises:
-        NotPortable: it has no source, or its source needs variables of a function around it.
+        PromptError: a value goes into ``*args`` or ``**kwargs``.
     """
-    if not isinstance(make, FunctionType):
-        raise NotPortable("not a plain function")
-    check_closure(make)
-    node = copy.deepcopy(sources.function(make))
-    values = _arguments(make, case)
-    if isinstance(node, ast.Lambda):
-        return *_bound([], values, node.body, writer), make.__globals__
-    last = node.body[-1]
-    returns = [part for part in ast.walk(node) if isinstance(part, ast.Return | ast.Yield | ast.YieldFrom)]
-    if returns == [last] and isinstance(last, ast.Return) and last.value and not node.decorator_list:
-        return *_bound(node.body[:-1], values, last.value, writer), make.__globals__
-    called = ast.Call(
-        writer.refer(make), [], [ast.keyword(n, writer.write(v)) for n, v in case.sizes.items()]
-    )
-    return [], called, make.__globals__
+    small = small_sizes(case)
+    sample = nested(live.bind(live.inputs(case, 0, small, "cpu" if small is not None else "meta")))
+    names = order(live.signature, sample, "forward")
+    shown = {n: sample.get(n, live.signature.parameters[n].default) for n in names}
+    return names, [_made(case, name, value, refer) for name, value in shown.items()]
 
 
-def _arguments(make: FunctionType, case: Case) -> dict[str, Any]:
-    """Returns the value of every parameter."""
-    values = dict(case.sizes)
-    for name, parameter in inspect.signature(make).parameters.items():
-        if name not in values and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            values[name] = parameter.default
-    return values
+def small_sizes(case: Case) -> dict[str, int] | None:
+    """Returns small sizes of a case's named dimensions, or None if its inputs are large even then."""
+    sizes = {name: max(low, min(high, 4)) for name, (low, high) in case.domain.dims.items()}
+    for value in case.domain.inputs.values():
+        if isinstance(value, TensorSpec):
+            shape = [sizes[entry] if isinstance(entry, str) else entry for entry in value.shape]
+            if math.prod(shape) > _MOST_ELEMENTS:
+                return None
+    return sizes
 
 
-def _bound(
-    body: list[ast.stmt], values: Mapping[str, Any], result: ast.expr, writer: ExpressionWriter
-) -> tuple[list[ast.stmt], ast.expr]:
-    """Replaces parameters in code by their values; parameters that the code binds again are assigned first."""
-    holder = ast.Module([*body, ast.Expr(result)], [])
-    taken = bound_names(holder)
-    first: list[ast.stmt] = [
-        ast.Assign([ast.Name(name, ast.Store())], writer.write(value))
-        for name, value in values.items()
-        if name in taken or not is_plain(value)
-    ]
-    constants = {n: writer.write(v) for n, v in values.items() if n not in taken and is_plain(v)}
-    Substitute(constants).visit(holder)
-    last = holder.body[-1]
-    assert isinstance(last, ast.Expr)
-    return first + holder.body[:-1], last.value
-
-
-@dataclass(frozen=True)
-class _Arrangement:
-    """Turns what the callable returns into a list of positional arguments."""
-
-    live: LiveTarget
-    case: Case
-    call: Call
-    names: list[str]
-    writer: ExpressionWriter
-
-    def returned(self, made: Any, result: ast.expr) -> list[ast.stmt]:
-        """Writes the last statements of ``get_inputs`` from the value and the expression that was returned."""
-        if isinstance(made, torch.Tensor):
-            return self._list([result])
-        if self.call.kwargs or not isinstance(made, tuple | list):
-            return self._by_name(made, result)
-        if isinstance(result, ast.Tuple | ast.List):
-            if any(isinstance(item, ast.Starred) for item in result.elts):
-                return [ast.Return(self._all_cast(ast.List(result.elts, ast.Load())))]
-            return self._list(result.elts)
-        return [ast.Return(self._all_cast(result))]
-
-    def _list(self, items: list[ast.expr]) -> list[ast.stmt]:
-        cast = [self._cast(item, value) for item, value in zip(items, self.call.args, strict=True)]
-        return [ast.Return(ast.List(cast, ast.Load()))]
-
-    def _by_name(self, made: Any, result: ast.expr) -> list[ast.stmt]:
-        """Handles a dict of keyword arguments, or ``(tuple, dict)``."""
-        pair = isinstance(made, tuple | list)
-        places: dict[str, ast.expr] = {}
-        before: list[ast.stmt] = []
-        by_position = list(self.live.signature.parameters)[: len(self.call.args)]
-        parts = result.elts if pair and isinstance(result, ast.Tuple) and len(result.elts) == 2 else None
-        args, kwargs = parts if parts else (None, None if pair else result)
-        if pair and parts is None:
-            before.append(_assign("args, kwargs", result))
-        shown_args = isinstance(args, ast.Tuple) and not any(isinstance(e, ast.Starred) for e in args.elts)
-        if parts and not shown_args and args is not None:
-            before.append(_assign("args", args))
-        for number, name in enumerate(by_position):
-            places[name] = (
-                args.elts[number] if shown_args and isinstance(args, ast.Tuple) else _item("args", number)
-            )
-        given = _display(kwargs)
-        if given is not None and list(given) != [name for name in self.names if name in given]:
-            given = None  # the dict has another order, in which random numbers must be drawn
-        if given is None and not (pair and parts is None) and kwargs is not None:
-            before.append(_assign("kwargs", kwargs))
-        for name in self.call.kwargs:
-            places[name] = given[name] if given is not None else _item("kwargs", name)
-        bound = nested(self.live.bind(self.call))
-        items = [
-            self._cast(places[name], bound[name])
-            if name in places
-            else self.writer.write(_default(self.live, name))
-            for name in self.names
-        ]
-        return [*before, ast.Return(ast.List(items, ast.Load()))]
-
-    def _cast(self, item: ast.expr, value: Any) -> ast.expr:
-        """Casts one argument to the case's dtype."""
-        if not self._needs_cast(value):
-            return item
-        if isinstance(value, tuple):
-            if any(isinstance(part, tuple) for part in value):
-                raise NotPortable("tuples in tuples")
-            return _call("tuple", self._each_cast(item, all(map(self._needs_cast, value))))
-        return ast.Call(ast.Attribute(item, "to", ast.Load()), [self._dtype()], [])
-
-    def _all_cast(self, items: ast.expr) -> ast.expr:
-        """Turns an iterable of arguments into a list in the case's dtype."""
-        if not any(map(self._needs_cast, self.call.args)):
-            return items if isinstance(items, ast.List) else _call("list", items)
-        if any(isinstance(value, tuple) for value in self.call.args):
-            raise NotPortable("tuples among arguments that are not written one by one")
-        return self._each_cast(items, all(map(self._needs_cast, self.call.args)))
-
-    def _each_cast(self, items: ast.expr, every: bool) -> ast.expr:
-        """Casts what is in an iterable; ``every`` says whether all of it are floating tensors."""
-        cast = (
-            "x.to(DTYPE)"
-            if every
-            else "x.to(DTYPE) if isinstance(x, TENSOR) and x.is_floating_point() else x"
-        )
-        template = expression(f"[{cast} for x in ITEMS]")
-        tensor = ast.Attribute(self.writer.refer(torch), "Tensor", ast.Load())
-        return Substitute({"DTYPE": self._dtype(), "TENSOR": tensor, "ITEMS": items}).apply(template)
-
-    def _needs_cast(self, value: Any) -> bool:
-        if isinstance(value, tuple):
-            return any(map(self._needs_cast, value))
-        if self.case.dtype is None or not isinstance(value, torch.Tensor):
-            return False
-        return value.is_floating_point() and dtype_name(value.dtype) != self.case.dtype
-
-    def _dtype(self) -> ast.expr:
-        return ast.Attribute(self.writer.refer(torch), str(self.case.dtype), ast.Load())
-
-
-def _display(node: ast.expr | None) -> dict[str, ast.expr] | None:
-    """Returns the items of ``{"x": a}`` or ``dict(x=a)`` by key; None for anything else."""
-    if isinstance(node, ast.Dict) and all(isinstance(key, ast.Constant) for key in node.keys):
-        return {
-            str(key.value): v
-            for key, v in zip(node.keys, node.values, strict=True)
-            if isinstance(key, ast.Constant)
-        }
-    is_dict = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict"
-    if is_dict and isinstance(node, ast.Call) and not node.args and all(k.arg for k in node.keywords):
-        return {str(keyword.arg): keyword.value for keyword in node.keywords}
-    return None
-
-
-def _default(live: LiveTarget, name: str) -> Any:
-    return live.signature.parameters[name].default
-
-
-def _synthetic(case: Case, name: str, value: Any, writer: ExpressionWriter) -> ast.expr:
+def _made(case: Case, name: str, value: Any, refer: Callable[[Any], str]) -> str:
     if isinstance(value, tuple):
-        parts = (_synthetic(case, f"{name}[{i}]", part, writer) for i, part in enumerate(value))
-        return ast.Tuple(list(parts), ast.Load())
-    return synthetic(value, _shape(case, name), writer)
+        return f"({''.join(_made(case, f'{name}[{i}]', each, refer) + ', ' for i, each in enumerate(value))})"
+    if isinstance(value, torch.Tensor):
+        spec = getattr(case.domain.inputs.get(name), "shape", tuple(value.shape))
+        refer(torch.Tensor)  # imports torch
+        return _tensor(value, tuple(case.sizes[d] if isinstance(d, str) else d for d in spec))
+    try:
+        return write(value, refer)
+    except Unwritable:
+        return "..."
 
 
-def _shape(case: Case, name: str) -> tuple[int, ...] | None:
-    shape = getattr(case.domain.inputs.get(name), "shape", None)
-    return None if shape is None else tuple(case.sizes[d] if isinstance(d, str) else d for d in shape)
-
-
-def without_parameters(name: str, body: list[ast.stmt]) -> ast.FunctionDef:
-    """Builds a function without parameters."""
-    return ast.FunctionDef(name, ast.arguments([], [], None, [], [], None, []), body, [], None)
-
-
-def _assign(names: str, value: ast.expr) -> ast.stmt:
-    statement = ast.parse(f"{names} = 0").body[0]
-    assert isinstance(statement, ast.Assign)
-    statement.value = value
-    return statement
-
-
-def _item(name: str, key: Any) -> ast.expr:
-    return ast.Subscript(ast.Name(name, ast.Load()), ast.Constant(key), ast.Load())
-
-
-def _call(name: str, argument: ast.expr) -> ast.expr:
-    return ast.Call(ast.Name(name, ast.Load()), [argument], [])
+def _tensor(value: torch.Tensor, shape: tuple[int, ...]) -> str:
+    """Writes an expression that makes a tensor of a shape with values like those of a sample."""
+    sizes = ", ".join(map(str, shape)) or "()"
+    ordinary = value.dtype in (torch.bool, *_INTEGERS, *_FLOATS)
+    if value.is_meta or not ordinary or not value.numel():
+        kind = "randn" if value.is_complex() or value.dtype in _FLOATS else "zeros"
+        dtype = "" if value.dtype is torch.float32 else f", dtype={value.dtype}"
+        return f"torch.{kind}({sizes}{dtype})"
+    if bool((value == value.flatten()[0]).all()):
+        filled = value.flatten()[0].item()
+        dtype = "" if value.dtype == torch.tensor(filled).dtype else f", dtype={value.dtype}"
+        return f"torch.full({shape}, {write(filled, str)}{dtype})"
+    if value.dtype == torch.bool:
+        return f"torch.rand({sizes}) < 0.5"
+    if not value.is_floating_point():
+        dtype = "" if value.dtype == torch.int64 else f", dtype={value.dtype}"
+        if value.numel() <= _SMALL and tuple(value.shape) == shape:
+            return f"torch.tensor({value.tolist()}{dtype})"
+        return f"torch.randint({int(value.min())}, {int(value.max()) + 1}, {shape}{dtype})"
+    made = f"torch.{'rand' if value.min() >= 0 and value.max() <= 1 else 'randn'}({sizes})"
+    if bool((value.abs() == 1).all()):
+        made += ".sign()"
+    return made if value.dtype == torch.float32 else f"{made}.to({value.dtype})"

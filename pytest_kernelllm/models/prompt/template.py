@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import ast
-import textwrap
 
-from kernelllm_judge.core.syntax import chain_of
-
-PROMPT_VERSION = 1
+PROMPT_VERSION = 2
 """Raised whenever the prompt for an unchanged target changes; stored completions are looked up by it."""
 
 PLACEHOLDER = "{}"
@@ -95,75 +92,26 @@ def fill(template: str, code: str) -> str:
 
 
 def template_of(script: str) -> str | None:
-    """Reads the ``PROMPT_TEMPLATE`` that a script assigns at module level, for ``fill``; the script is never run.
+    """Reads the string ``PROMPT_TEMPLATE`` that a script assigns at module level, for ``fill``; the script is never run.
 
-    Braces that were doubled for ``str.format`` become single. Literals, implicit and explicit concatenation,
-    ``textwrap.dedent(...)``, ``.strip()`` and the names of other such strings are understood.
+    Braces that were doubled for ``str.format`` become single.
 
     Args:
         script: Python source, such as ``kernelllm.py`` in a model's repository.
 
     Returns:
-        The template, or None if there is none, if it is computed in another way, or if it does not have exactly
-        one placeholder for the code.
+        The template, or None if there is none, if it is no literal, or if it does not have exactly one placeholder for
+        the code.
     """
+    text: object = None
     try:
-        text = _strings(ast.parse(script)).get("PROMPT_TEMPLATE")
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        for statement in ast.parse(script).body:
+            targets = getattr(statement, "targets", [getattr(statement, "target", None)])
+            if any(isinstance(target, ast.Name) and target.id == "PROMPT_TEMPLATE" for target in targets):
+                text = ast.literal_eval(getattr(statement, "value", None) or "None")
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         return None
-    return None if text is None else _with_one_placeholder(text)
-
-
-def _strings(tree: ast.Module) -> dict[str, str | None]:
-    """Returns the strings that are assigned at module level, by name; None for other values."""
-    strings: dict[str, str | None] = {}
-    for statement in tree.body:
-        if isinstance(statement, ast.Assign):
-            targets, value = statement.targets, statement.value
-        elif isinstance(statement, ast.AnnAssign) and statement.value:
-            targets, value = [statement.target], statement.value
-        else:
-            continue
-        for target in targets:
-            if isinstance(target, ast.Name):
-                strings[target.id] = _string(value, strings)
-    return strings
-
-
-def _string(node: ast.expr, known: dict[str, str | None]) -> str | None:
-    """Returns the string that an expression evaluates to, or None if the syntax tree does not show it."""
-    if isinstance(node, ast.Constant):
-        return node.value if isinstance(node.value, str) else None
-    if isinstance(node, ast.Name):
-        return known.get(node.id)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return _joined([_string(node.left, known), _string(node.right, known)])
-    if isinstance(node, ast.JoinedStr):
-        return _joined([_part(part, known) for part in node.values])
-    return _called(node, known) if isinstance(node, ast.Call) and not node.keywords else None
-
-
-def _called(node: ast.Call, known: dict[str, str | None]) -> str | None:
-    """Evaluates ``text.strip()`` and ``textwrap.dedent(text)``."""
-    chain = chain_of(node.func)
-    if chain in (("dedent",), ("textwrap", "dedent")) and len(node.args) == 1:
-        text = _string(node.args[0], known)
-        return None if text is None else textwrap.dedent(text)
-    if isinstance(node.func, ast.Attribute) and node.func.attr == "strip" and not node.args:
-        text = _string(node.func.value, known)
-        return None if text is None else text.strip()
-    return None
-
-
-def _part(node: ast.expr, known: dict[str, str | None]) -> str | None:
-    if isinstance(node, ast.FormattedValue):
-        plain = node.conversion == -1 and node.format_spec is None
-        return _string(node.value, known) if plain else None
-    return _string(node, known)
-
-
-def _joined(parts: list[str | None]) -> str | None:
-    return None if None in parts else "".join(part for part in parts if part is not None)
+    return _with_one_placeholder(text) if isinstance(text, str) else None
 
 
 _OPEN, _CLOSE = "\0", "\1"

@@ -25,7 +25,6 @@ class HuggingFace(Server):
         self.states = states
         self.resumed: tuple[int, object] | None = None
         self.prices = True
-        self.providers: list[dict[str, Any]] = []
         super().__init__()
 
     def endpoint(self, state: str) -> dict[str, Any]:
@@ -84,8 +83,6 @@ class HuggingFace(Server):
                 "computes": [compute | {"instanceType": "other", "pricePerHour": 99}, compute],
             }
             return send(to, 200, {"vendors": [{"name": "aws", "regions": [region]}]})
-        if seen.path.startswith("/api/models/facebook/KernelLLM"):
-            return send(to, 200, {"id": "facebook/KernelLLM", "inferenceProviderMapping": self.providers})
         return send(to, 404, {"error": "Not Found"})
 
 
@@ -221,47 +218,10 @@ def test_a_named_endpoint_needs_the_network(
         used()
 
 
-def offer(provider: str, task: str = "text-generation", status: str = "live") -> dict[str, Any]:
-    return {"provider": provider, "providerId": "/repository", "status": status, "task": task}
-
-
-def test_a_provider_is_found_by_the_models_name(
-    hub: Callable[..., HuggingFace], serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    played = hub("running")
-    played.providers = [
-        offer("groq", "conversational"),
-        offer("together", status="staging"),
-        offer("nobody-knows"),
-        offer("featherless-ai"),
-    ]
-    router = serve(Scripted(models=("/repository",), prefix="/featherless-ai"))
-    monkeypatch.setattr("huggingface_hub.constants.INFERENCE_PROXY_TEMPLATE", router.url + "/{provider}")
-    _, _, model = used("hf-model:facebook/KernelLLM")
-    assert model.name == "facebook/KernelLLM"
-    assert {(s.method, s.path, s.body["model"]) for s in router.seen} == {
-        ("POST", "/featherless-ai/v1/completions", "/repository")
-    }
-    used("hf-model:facebook/KernelLLM:featherless-ai")
-
-
-@pytest.mark.parametrize(
-    ("where", "says"),
-    [
-        (
-            "hf-model:facebook/KernelLLM",
-            "has no provider that completes text with facebook/KernelLLM: deploy it",
-        ),
-        (
-            "hf-model:facebook/KernelLLM:novita",
-            "has no novita that completes text with facebook/KernelLLM: deploy it",
-        ),
-    ],
-)
-def test_a_model_that_no_provider_completes_is_one_error(
-    hub: Callable[..., HuggingFace], where: str, says: str
-) -> None:
-    hub("running").providers = [offer("groq", "conversational")]
+@pytest.mark.parametrize("where", ["hf-model:facebook/KernelLLM", "hf-model:facebook/KernelLLM:novita"])
+def test_providers_are_chatted_with_only(hub: Callable[..., HuggingFace], where: str) -> None:
+    hub("running")
+    says = "has no provider that completes text with facebook/KernelLLM: deploy it as an endpoint of your own"
     with pytest.raises(GenerateError, match=says):
         used(where)
 

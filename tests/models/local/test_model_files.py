@@ -231,7 +231,9 @@ def test_a_file_that_is_cut_off_is_named_before_it_is_loaded(tmp_path):
     folder = save(tmp_path)
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(GenerateError, match=r"model\.safetensors cannot be read as safetensors \(it has "):
+    with pytest.raises(
+        GenerateError, match=r"model\.safetensors cannot be read as safetensors \(.*ncomplete.*\): delete"
+    ):
         load_model(ModelFiles(folder, ""), LoadOptions(device_map="cpu"), None)
 
 

@@ -31,9 +31,6 @@ def main(folder):
     sys.meta_path.insert(0, Forbid())
     import torch
 
-    def same(actual, expected):
-        torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
-
     def check(path):
         space = runpy.run_path(str(path), run_name="standalone")
         held = torch.load(path.with_suffix(".pt"), weights_only=True)
@@ -47,14 +44,8 @@ def main(folder):
             torch.manual_seed(0)
             # Where memory lies decides in which order a library adds up, so the last bits may differ.
             torch.testing.assert_close(model(*held["inputs"]), held["outputs"], equal_nan=True)
-        if held["drawn"] is None:  # large ones: without memory
-            with torch.device("meta"):
-                made = space["get_inputs"]()
-        else:
-            torch.manual_seed(3)
+        with torch.device("meta"):  # without memory
             made = space["get_inputs"]()
-            for actual, expected in zip(made, held["drawn"], strict=True):
-                assert (same(actual, expected) is None) if torch.is_tensor(expected) else actual == expected
         assert type(made) is list
         described = [(tuple(x.shape), str(x.dtype)) if torch.is_tensor(x) else x for x in made]
         assert described == [tuple(x) if type(x) is list else x for x in held["described"]], described

@@ -12,9 +12,11 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.target.live import LiveTarget, load_target
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.models.prompt import standalone
+from pytest_kernelllm.models.prompt.inputs import order
 
 HEAD = """
 import torch
@@ -56,14 +58,25 @@ def written(folder: Path, layers: str, others: Mapping[str, str] | None = None, 
         space = executed(text)
         original, model = live.build(case), space["Model"](*space["get_init_inputs"]())
         model.to(getattr(torch, case.dtype or "float32")).load_state_dict(original.state_dict())
-        call = live.inputs(case, 3)
+        bound = nested(live.bind(live.inputs(case, 3)))
         torch.manual_seed(3)
         given = space["get_inputs"]()
         assert type(given) is list
+        names = order(live.signature, bound, "forward")
+        for name, value in zip(names, given, strict=True):
+            expected = bound.get(name, live.signature.parameters[name].default)
+            assert described(value) == described(expected)
         with torch.no_grad():
-            expected = original(*call.args, **call.kwargs)
+            expected = original(**dict(zip(names, given, strict=True)))
             torch.testing.assert_close(model.eval()(*given), expected, rtol=0, atol=0, equal_nan=True)
     return texts[0]
+
+
+def described(value: Any) -> Any:
+    """What inputs must have in common: shape and dtype of tensors, and other values themselves."""
+    if isinstance(value, tuple):
+        return tuple(map(described, value))
+    return (tuple(value.shape), value.dtype) if isinstance(value, torch.Tensor) else value
 
 
 def executed(text: str) -> dict[str, Any]:

@@ -15,11 +15,9 @@ from kernelllm_judge.core.records import Case, Target
 from kernelllm_judge.target.live import LiveTarget, load_target
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.models.prompt import PromptError, standalone
-from pytest_kernelllm.models.prompt.inputs import order
-from pytest_kernelllm.models.prompt.observe import small_sizes
+from pytest_kernelllm.models.prompt.inputs import order, small_sizes
 
 RUNNER = Path(__file__).with_name("run_standalone.py")
-_DRAWN_ELEMENTS = 1 << 16
 
 
 def targets(root: Path, *paths: Path) -> list[tuple[Path, Target]]:
@@ -68,12 +66,10 @@ def _held(live: LiveTarget, case: Case) -> dict[str, Any]:
         torch.manual_seed(0)
         outputs = module(*inputs[0], **inputs[1])
     large = _positional(live, case, None, "meta")[2]
-    elements = sum(value.numel() for value in large if torch.is_tensor(value))
     return {
         "state": module.state_dict(),
         "inputs": inputs[2],
         "outputs": outputs,
-        "drawn": _positional(live, case, None, seed=3)[2] if elements < _DRAWN_ELEMENTS else None,
         "described": [(tuple(x.shape), str(x.dtype)) if torch.is_tensor(x) else x for x in large],
         "dtype": case.dtype,
         "training": case.domain.training,
@@ -81,10 +77,10 @@ def _held(live: LiveTarget, case: Case) -> dict[str, Any]:
 
 
 def _positional(
-    live: LiveTarget, case: Case, sizes: Mapping[str, int] | None, device: str = "cpu", seed: int = 0
+    live: LiveTarget, case: Case, sizes: Mapping[str, int] | None, device: str = "cpu"
 ) -> tuple[tuple[Any, ...], dict[str, Any], list[Any]]:
     """The arguments as the original takes them, and as one list."""
-    call = live.inputs(case, seed, sizes, device)
+    call = live.inputs(case, 0, sizes, device)
     bound = live.bind(call)
     names = order(live.signature, bound, "forward")
     values = [bound.get(name, live.signature.parameters[name].default) for name in names]

@@ -1,4 +1,4 @@
-"""What a module for a prompt pulls in, leaves out and refuses."""
+"""What a prompt shows of a module: its own file, short definitions of others, signatures, inputs and arguments."""
 
 from __future__ import annotations
 
@@ -9,18 +9,26 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 from small_project import executed, target_of, written
 
 from kernelllm_judge.target.live import load_target
 from pytest_kernelllm.discover.scan import scan
-from pytest_kernelllm.models.prompt import PromptError, origins, standalone
+from pytest_kernelllm.models.prompt import LENGTHS, PromptError, standalone
 
 PLAIN = """
 @triton_candidate(inputs=rows)
 class Scale(nn.Module):
     def forward(self, x):
         return {}
+"""
+
+LINEAR = """
+@triton_candidate(inputs=rows, init={init})
+class Block(nn.Module):
+    def __init__(self, {parameters}):
+        super().__init__()
+        {body}
+    def forward(self, x): return {result}
 """
 
 
@@ -38,6 +46,17 @@ def scale(expression: str, before: str = "") -> str:
     return before + PLAIN.format(expression)
 
 
+def block(init: str, parameters: str, body: str, result: str, before: str = "") -> str:
+    """A target with a constructor."""
+    return before + LINEAR.format(init=init, parameters=parameters, body=body, result=result)
+
+
+def shown(folder: Path, layers: str, others: dict[str, str] | None = None, longest: int = LENGTHS[0]) -> str:
+    """The text for a target, which need not run."""
+    live = target_of(folder, layers, others)
+    return standalone(live, live.cases[0], longest)
+
+
 def refusal(folder: Path, layers: str, others: dict[str, str] | None = None) -> str:
     live = target_of(folder, layers, others)
     with pytest.raises(PromptError) as caught:
@@ -53,189 +72,126 @@ def definitions(text: str) -> list[str]:
     return [n.name for n in ast.parse(text).body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
 
 
-# --------------------------------------------------------------------------- what is pulled in
+# --------------------------------------------------------------------------- of its own file
 
 
-def test_a_helper_from_a_sibling_module_comes_with_what_it_needs(tmp_path: Path) -> None:
-    others = {
-        "maths.py": """
-            import math
-            from .numbers_ import OFFSET
-            UNUSED = 3
-            def unused(x): return x
-            def inner(x): return x * math.pi + OFFSET
-            def outer(x):
-                '''A docstring.'''
-                return inner(x)  # a comment
-            """,
-        "numbers_.py": "BASE = 2.0\nOFFSET = BASE + 1.0\n",
-    }
-    text = written(tmp_path, scale("outer(x)", "from .maths import outer\n"), others)
-    assert definitions(text) == ["inner", "outer", "Model", "get_inputs", "get_init_inputs"]
-    assert "BASE = 2.0\nOFFSET = BASE + 1.0" in text
-    for left_out in (
-        "UNUSED",
-        "unused",
-        "docstring",
-        "comment",
-        "rows",
-        "pytest_kernelllm",
-        "triton_candidate",
-        "import F",
-    ):
-        assert left_out not in text
-
-
-def test_helpers_reached_through_a_module_object(tmp_path: Path) -> None:
-    others = {"ops.py": "import torch\nGAIN = 2\ndef double(x):\n    return torch.mul(x, GAIN)\n"}
-    text = written(tmp_path, scale("ops.double(x) * ops.GAIN", "from PACKAGE import ops\n"), others)
-    assert "return double(x) * GAIN" in text
-
-
-def test_a_base_class_in_another_module(tmp_path: Path) -> None:
-    others = {
-        "bases.py": """
-            from torch import nn
-            class Base(nn.Module):
-                def __init__(self, width):
-                    super(Base, self).__init__()
-                    self.inner = nn.Linear(width, width)
-                def hook(self, x): return x
-                def never(self, x): return missing_name
-                def forward(self, x): return self.hook(self.inner(x))
-            """
-    }
-    layers = """
-    from .bases import Base
-    @triton_candidate(inputs=rows, init=(8,))
-    class Child(Base):
-        def hook(self, x):
-            return super(Child, self).hook(x) + 1
-    """
-    text = written(tmp_path, layers, others)
-    assert definitions(text)[:2] == ["Base", "Model"]
-    assert "super(Model, self).hook(x)" in text
-    assert "never" not in text
-
-
-def test_submodules_and_the_class_itself_in_its_own_code(tmp_path: Path) -> None:
-    layers = """
-    class Inner(nn.Module):
-        def forward(self, x): return x.relu()
-    @triton_candidate(inputs=rows, init=(1,))
-    class Outer(nn.Module):
-        def __init__(self, depth: int, kind: "Outer" = None):
-            super().__init__()
-            self.child = Outer(depth - 1) if depth else Inner()
-        def forward(self, x: torch.Tensor) -> "torch.Tensor":
-            return self.child(x) + isinstance(self.child, Outer)
-    """
-    text = written(tmp_path, layers)
-    assert definitions(text)[:2] == ["Inner", "Model"]
-    assert "Outer" not in text
-
-
-def test_two_helpers_of_the_same_name(tmp_path: Path) -> None:
-    others = {
-        "one.py": "def scale(x): return x * 2\ndef first(x): return scale(x)\n",
-        "two.py": "def scale(x): return x * 3\ndef second(x): return scale(x)\n",
-    }
-    before = "from .one import first\nfrom .two import second\n"
-    text = written(tmp_path, scale("first(x) + second(x)", before), others)
-    assert {"scale", "scale_2"} <= set(definitions(text))
-
-
-def test_names_with_a_meaning_in_the_module_are_given_up(tmp_path: Path) -> None:
-    before = (
-        "class Model(nn.Module):\n    def forward(self, x): return x + 1\ndef get_inputs(x): return x * 2\n"
-    )
-    text = written(tmp_path, scale("Model()(get_inputs(x))", before))
-    assert set(definitions(text)) == {"get_inputs_2", "Model_2", "Model", "get_inputs", "get_init_inputs"}
-
-
-def test_a_class_that_is_called_model_already(tmp_path: Path) -> None:
-    assert "class Model(nn.Module)" in written(tmp_path, scale("x + 1").replace("Scale", "Model"))
-
-
-def test_a_local_variable_does_not_hide_a_helper(tmp_path: Path) -> None:
-    others = {"ops.py": "def gain(x): return x * 2\n"}
-    layers = """
-    from . import ops
-    @triton_candidate(inputs=rows)
-    class Scale(nn.Module):
-        def forward(self, x):
-            gain = 3
-            return ops.gain(x) * gain
-    """
-    assert "gain_2(x) * gain" in written(tmp_path, layers, others)
-
-
-def test_default_arguments_are_defined_first(tmp_path: Path) -> None:
-    before = "def helper(x, power=None): return x ** (power or POWER)\nPOWER = 2.0\n"
-    before += "def outer(x, power=POWER, apply=helper): return apply(x, power)\n"
-    assert "def outer(x, power=POWER, apply=helper)" in written(tmp_path, scale("outer(x)", before))
-
-
-def test_helpers_that_need_each_other(tmp_path: Path) -> None:
-    before = "def even(x, n): return x if n == 0 else odd(x * 2, n - 1)\ndef odd(x, n): return even(x + 1, n - 1)\n"
-    written(tmp_path, scale("even(x, 4)", before))
-
-
-def test_what_a_definition_needs_at_once_comes_first_even_in_a_circle(tmp_path: Path) -> None:
-    before = (
-        "def helper(x, n): return Box().go(x, n - 1) if n else x\n"
-        "class Box:\n    def go(self, x, n, then=helper): return then(x + 1, n)\n"
-    )
-    written(tmp_path, scale("helper(x, 3)", before))
-
-
-def test_of_two_classes_of_one_name_the_live_one_is_taken(tmp_path: Path) -> None:
-    inner = "class Inner(nn.Module):\n        def forward(self, x): return x * {}\n"
-    before = f"if torch.__version__:\n    {inner.format(2)}else:\n    {inner.format(3)}"
-    assert "return x * 2" in written(tmp_path, scale("Inner()(x)", before))
-
-
-def test_imports_are_kept_as_written_and_narrowed(tmp_path: Path) -> None:
-    before = "import math\nimport json, os\nfrom torch import Tensor, sigmoid as squash\nimport torch.utils.checkpoint\n"
-    text = written(
-        tmp_path,
-        scale(
-            "squash(x) * math.pi + torch.utils.checkpoint.checkpoint(F.relu, x, use_reentrant=False)", before
-        ),
-    )
-    assert "from torch import sigmoid as squash" in text
-    assert "import torch.utils.checkpoint\n" in text
-    assert "json" not in text
-    assert "import os" not in text
-
-
-def test_imports_inside_functions(tmp_path: Path) -> None:
-    others = {"late.py": "FACTOR = 2.5\ndef late(x): return x * FACTOR\n"}
-    before = "def helper(x):\n    import math\n    from .late import late\n    return late(x) * math.e\n"
-    text = written(tmp_path, scale("helper(x)", before), others)
-    assert "late import" not in text
-    assert "import math" in text
-
-
-def test_aliases_lambdas_and_partials_at_module_level(tmp_path: Path) -> None:
-    before = (
+OWN = {
+    "defaults": (
+        "outer(x)",
+        "POWER = 2.0\ndef helper(x, power=None): return x ** (power or POWER)\n"
+        "def outer(x, power=POWER, apply=helper): return apply(x, power)\n",
+        "def outer(x, power=POWER, apply=helper)",
+    ),
+    "each needs the other": (
+        "even(x, 4)",
+        "def even(x, n): return x if n == 0 else odd(x * 2, n - 1)\ndef odd(x, n): return even(x + 1, n - 1)\n",
+        "def odd(x, n)",
+    ),
+    "of two of one name the live one": (
+        "Inner()(x)",
+        "if torch.__version__:\n    class Inner(nn.Module):\n        def forward(self, x): return x * 2\n"
+        "else:\n    class Inner(nn.Module):\n        def forward(self, x): return x * 3\n",
+        "return x * 2",
+    ),
+    "imports are narrowed": (
+        "squash(x) * math.pi + torch.utils.checkpoint.checkpoint(F.relu, x, use_reentrant=False)",
+        "import math\nimport json, os\nfrom torch import Tensor, sigmoid as squash\nimport torch.utils.checkpoint\n",
+        "from torch import sigmoid as squash",
+    ),
+    "aliases, lambdas, partials": (
+        "alias(square(tanh_gelu(x)))",
         "from functools import partial\nalias = F.silu\nsquare = lambda x: x * x\n"
-        "tanh_gelu = partial(F.gelu, approximate='tanh')\n"
-    )
-    text = written(tmp_path, scale("alias(square(tanh_gelu(x)))", before))
-    assert "F.silu(square(" in text
-
-
-def test_functions_made_by_a_factory_or_a_decorator_of_the_project(tmp_path: Path) -> None:
-    before = (
+        "tanh_gelu = partial(F.gelu, approximate='tanh')\n",
+        "square = lambda x: x * x",
+    ),
+    "factories and decorators": (
+        "shift(triple(x))",
         "def make(gain):\n    def scaled(x):\n        return x * gain\n    return scaled\n"
         "triple = make(3)\n"
         "def twice(f):\n    def both(x):\n        return f(f(x))\n    return both\n"
-        "@twice\ndef shift(x):\n    return x + 1\n"
-    )
-    text = written(tmp_path, scale("shift(triple(x))", before))
-    assert "@twice" in text
-    assert "triple = make(3)" in text
+        "@twice\ndef shift(x):\n    return x + 1\n",
+        "@twice",
+    ),
+    "tables": (
+        "TABLE['re' + 'lu'](x)",
+        "def relu(x): return x.relu()\nTABLE = {}\nTABLE['relu'] = relu\n",
+        "TABLE['relu'] = relu",
+    ),
+    "a name with a meaning in this form": (
+        "Model()(get_inputs(x))",
+        "class Model(nn.Module):\n    def forward(self, x): return x + 1\ndef get_inputs(x): return x * 2\n",
+        "return Model_()(get_inputs_(x))",
+    ),
+    "a comprehension that binds a name": (
+        "sum(y * k for k in range(3) if (y := x + k) is not None)",
+        "",
+        "y := ",
+    ),
+    "a global": (
+        "count(x)",
+        "COUNT = 0\ndef count(x):\n    global COUNT\n    COUNT += 1\n    return x\n",
+        "COUNT = 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OWN)
+def test_what_a_class_uses_of_its_file_comes_along(tmp_path: Path, case: str) -> None:
+    expression, before, part = OWN[case]
+    text = written(tmp_path, scale(expression, before + "UNUSED = 3\ndef unused(x): return x\n"), head=HEAD_)
+    assert part in text
+    for left_out in ("UNUSED", "unused", "json", "import os", "triton_candidate", "pytest_kernelllm", "rows"):
+        assert left_out not in text
+
+
+HEAD_ = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from pytest_kernelllm import triton_candidate
+def rows(n=4):
+    return torch.randn(n, 8)
+"""
+
+
+def test_submodules_a_base_and_the_class_itself_in_its_own_code(tmp_path: Path) -> None:
+    layers = """
+    class Inner(nn.Module):
+        def forward(self, x): return x.relu()
+    class Base(nn.Module):
+        def hook(self, x): return x + 1
+        def never(self, x): return missing_name
+    @triton_candidate(inputs=rows, init=(1,))
+    class Outer(Base):
+        def __init__(self, depth: int, kind: "Outer" = None):
+            super(Outer, self).__init__()
+            self.child = Outer(depth - 1) if depth else Inner()
+        def forward(self, x: torch.Tensor) -> "torch.Tensor":
+            return self.hook(self.child(x)) + isinstance(self.child, Outer)
+    """
+    text = written(tmp_path, layers)
+    assert definitions(text)[:3] == ["Inner", "Base", "Model"]
+    assert "Outer" not in text
+    assert "never" not in text
+
+
+def test_a_class_that_a_function_makes(tmp_path: Path) -> None:
+    layers = """
+    def make(gain):
+        class Inner(nn.Module):
+            def forward(self, x): return x * gain
+        return Inner
+    Scale = make(3.0)
+    triton_candidate(Scale, inputs=rows)
+    """
+    assert "Model = make(3.0)" in shown(tmp_path, layers)
+
+
+def test_a_forward_that_was_replaced_and_one_that_was_adopted(tmp_path: Path) -> None:
+    replaced = scale("x + 1") + "def other(self, x): return x + 2\nScale.forward = other\n"
+    assert "Model.forward = other" in written(tmp_path, replaced)
+    adopted = scale("x + 1").replace("inputs=rows", 'inputs=rows, kernel="PACKAGE._triton.scale"')
+    assert "return x + 1" in written(tmp_path, adopted)
 
 
 def test_decorators_of_torch_and_of_the_standard_library_stay(tmp_path: Path) -> None:
@@ -257,7 +213,7 @@ def test_decorators_of_torch_and_of_the_standard_library_stay(tmp_path: Path) ->
         assert decorator in text
 
 
-def test_a_dataclass_and_an_enum_are_pulled_in(tmp_path: Path) -> None:
+def test_a_dataclass_and_an_enum(tmp_path: Path) -> None:
     layers = """
     import enum
     from dataclasses import dataclass
@@ -277,75 +233,170 @@ def test_a_dataclass_and_an_enum_are_pulled_in(tmp_path: Path) -> None:
         def forward(self, x):
             return x * Pair(1.0).sum() if self.kind is Kind.MUL else x
     """
+    assert "return [Kind.MUL]" in written(tmp_path, layers)
+
+
+def test_methods_logging_docstrings_and_annotations_that_do_not_matter_are_left_out(tmp_path: Path) -> None:
+    layers = """
+    import functools
+    import logging
+    import warnings
+    from typing import Optional
+    import pytest_kernelllm as pk
+    logger = logging.getLogger(__name__)
+    mark = functools.partial(pk.triton_candidate, inputs=rows)
+    class Cache: ...
+    @pk.triton_candidate(inputs=rows)
+    class Scale(nn.Module):
+        '''A docstring.'''
+        __constants__ = ["gain"]
+        gain: float
+        used_value = 8
+        def __init__(self):
+            super().__init__()
+            self.gain = 2.0
+            self.reset()
+        def reset(self): self.gain = 3.0
+        def extra_repr(self): return "nothing"
+        def generate(self, x): return unknown_name(x)
+        def helper(self, x): return x * self.used_value  # a comment
+        def forward(self, x: torch.Tensor, cache: Optional[Cache] = None, size: Optional[int] = None) -> "Cache":
+            y: Cache = x
+            if x.shape[0] > 100:
+                logger.warning("large")
+                warnings.warn("larger")
+            return getattr(self, "helper")(y) * self.gain
+    """
     text = written(tmp_path, layers)
-    assert "return [Kind.MUL]" in text
+    for kept in ("def reset", "def helper", "warnings.warn('larger')", "size: Optional[int]=None"):
+        assert kept in text
+    for left_out in (
+        "generate",
+        "extra_repr",
+        "__constants__",
+        "docstring",
+        "comment",
+        "logg",
+        "Cache",
+        "pk",
+        "@",
+    ):
+        assert left_out not in text
 
 
-def test_a_table_is_narrowed_to_the_entries_that_are_read(tmp_path: Path) -> None:
-    before = (
-        "def relu(x): return x.relu()\ndef tanh(x): return x.tanh()\n"
-        "TABLE = {'relu': relu, 'tanh': tanh, 'gelu': F.gelu}\n"
-        "def pick(name): return TABLE.get(name, tanh)\n"
-    )
-    text = written(tmp_path, scale("TABLE['re' + 'lu'](x) + pick('gelu')(x)", before))
-    assert "return relu(x) + pick('gelu')(x)" in text
-    assert (
-        "TABLE = {'relu': relu, 'gelu': F.gelu}" in text or "TABLE = {'gelu': F.gelu, 'relu': relu}" in text
-    )
+# --------------------------------------------------------------------------- of other files
 
 
-def test_a_table_that_is_walked_through_is_kept_whole(tmp_path: Path) -> None:
-    before = "def relu(x): return x.relu()\nTABLE = {'relu': relu, 'gelu': F.gelu}\n"
-    text = written(tmp_path, scale("sum(f(x) for f in TABLE.values())", before))
-    assert "TABLE = {'relu': relu, 'gelu': F.gelu}" in text
-
-
-def test_what_an_import_reads_of_a_table_is_kept(tmp_path: Path) -> None:
-    before = (
-        "TABLE = {'relu': nn.ReLU, 'gelu': nn.GELU}\n"
-        "def pick(name): return TABLE[name]()\n"
-        "act = pick('gelu')\n"
-    )
-    text = written(tmp_path, scale("pick('relu')(x) + act(x)", before))
-    assert "'relu'" in text
-    assert "'gelu'" in text
-
-
-def test_a_table_that_only_a_large_input_could_show_is_kept_whole(tmp_path: Path) -> None:
-    layers = """
-    TABLE = {"relu": F.relu, "gelu": F.gelu}
-    @triton_candidate(inputs=lambda: torch.randn(4097, 1025))
-    class Scale(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.name = "gelu"
-        def forward(self, x): return TABLE[self.name](x) * (1 if x.device.type == "meta" and float(x[0, 0]) else 2)
-    """
-    assert "TABLE = {'relu': F.relu, 'gelu': F.gelu}" in written(tmp_path, layers)
-
-
-def test_what_a_large_input_shows_without_data(tmp_path: Path) -> None:
-    layers = """
-    TABLE = {"relu": F.relu, "gelu": F.gelu}
-    @triton_candidate(inputs=lambda: torch.randn(4097, 1025))
-    class Scale(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.name = "gelu"
-        def forward(self, x): return TABLE[self.name](x)
-    """
-    assert "return F.gelu(x)" in written(tmp_path, layers)
-
-
-@pytest.mark.parametrize(("wrapper", "stays"), [("f(self, x)", False), ("f(self, x) * 2", True)])
-def test_a_librarys_decorator_goes_where_it_changes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrapper: str, stays: bool
-) -> None:
+def test_short_definitions_of_another_file_come_along(tmp_path: Path) -> None:
     others = {
-        "library.py": f"""
+        "maths.py": """
+            import math
+            from .numbers_ import OFFSET
+            UNUSED = 3
+            def inner(x): return x * math.pi + OFFSET
+            def outer(x):
+                '''A docstring.'''
+                return inner(x)
+            class Base(nn.Module):
+                def __init__(self):
+                    super(Base, self).__init__()
+                def hook(self, x): return x * 2
+            """.replace("import math", "import math\n            from torch import nn"),
+        "numbers_.py": "BASE = 2.0\nOFFSET = BASE + 1.0\n",
+    }
+    before = "from .maths import outer as apply, Base\n"
+    text = written(
+        tmp_path, scale("self.hook(apply(x))", before).replace("Scale(nn.Module)", "Scale(Base)"), others
+    )
+    assert definitions(text) == ["inner", "outer", "Base", "Model", "get_inputs", "get_init_inputs"]
+    assert "OFFSET = 3.0\n" in text
+    assert "apply = outer\n" in text
+    assert "UNUSED" not in text
+    assert "docstring" not in text
+
+
+def test_modules_that_are_used_as_objects(tmp_path: Path) -> None:
+    others = {
+        "ops.py": "import torch\nGAIN = 2\ndef double(x):\n    return torch.mul(x, GAIN)\n",
+        "more/deep.py": "def plus(x):\n    return x + 1\n",
+    }
+    before = "from PACKAGE import ops\nimport PACKAGE.more.deep\n"
+    layers = scale("ops.double(x) * ops.GAIN + PACKAGE.more.deep.plus(x)", before)
+    text = written(tmp_path, layers, others)
+    assert "ops = SimpleNamespace(GAIN=GAIN, double=double)" in text
+
+
+def test_imports_inside_functions(tmp_path: Path) -> None:
+    others = {"late.py": "FACTOR = 2.5\ndef late(x): return x * FACTOR\n"}
+    before = "def helper(x):\n    import math\n    from .late import late\n    return late(x) * math.e\n"
+    text = written(tmp_path, scale("helper(x)", before), others)
+    assert "late import" not in text
+    assert "import math" in text
+
+
+def test_of_two_of_one_name_the_second_is_shown_by_its_signature(tmp_path: Path) -> None:
+    others = {
+        "one.py": "def scale(x): return x * 2\ndef first(x): return scale(x)\n",
+        "two.py": "def scale(x): return x * 3\ndef second(x, gain=2): return scale(x)\n",
+    }
+    before = "from .one import first\nfrom .two import second\n"
+    text = shown(tmp_path, scale("first(x) + second(x)", before), others)
+    assert "return x * 2" in text
+    assert "def second(x, gain=2):\n    ..." in text
+    assert "return x * 3" not in text
+
+
+LONG = {
+    "long.py": "import torch\nfrom torch import nn\n"
+    + "def far(x, power: float = 2.0, apply=print):\n    '''A docstring.'''\n"
+    + "    x = x * 1\n" * 70
+    + "    return x\n"
+    + "class Far(nn.Module):\n    def __init__(self, width):\n        super().__init__()\n"
+    + "    def forward(self, x, y=None):\n"
+    + "        x = x * 1\n" * 70
+    + "        return x\n    def unused(self): pass\n"
+    + "TABLE = {'gelu': torch.nn.functional.gelu, 'far': far, 'near': nn.ReLU}\n"
+}
+
+
+def test_longer_definitions_are_shown_by_their_signatures_with_the_parts_of_the_module(
+    tmp_path: Path,
+) -> None:
+    before = "from .long import far, Far, TABLE\n"
+    layers = block(
+        "('gelu',)", "act", "self.act, self.far = TABLE[act], Far(8)", "far(self.far(self.act(x)))", before
+    )
+    text = shown(tmp_path, layers, LONG)
+    assert "def far(x, power=2.0, apply=...):\n    ..." in text
+    assert (
+        "class Far(torch.nn.Module):\n    def __init__(self, width):\n        ...\n    def forward(self, x, y=None):"
+        in (text.replace("\n\n", "\n"))
+    )
+    assert "TABLE = {'gelu': torch.nn.functional.gelu, 'far': far}" in text
+    assert "#   (far): Far()" in text
+    assert text.count(".long:") == 2
+    for left_out in ("docstring", "x * 1", "unused", "near"):
+        assert left_out not in text
+    assert executed(text)["get_init_inputs"]() == ["gelu"]
+
+
+def test_a_prompt_without_definitions_of_other_files_is_shorter(tmp_path: Path) -> None:
+    others = {"maths.py": "def outer(x, y=1):\n    x = x + y\n    return x\n"}
+    layers = scale("outer(x)", "from .maths import outer\n")
+    best, shortest = (shown(tmp_path, layers, others, longest) for longest in LENGTHS)
+    assert "x = x + y" in best
+    assert "def outer(x, y=1):\n    ..." in shortest
+
+
+@pytest.mark.parametrize(("wrapper", "library"), [("f(self, x)", True), ("f(self, x) * 2", False)])
+def test_a_librarys_decorators_are_left_out_and_the_projects_stay(
+    tmp_path: Path, wrapper: str, library: bool
+) -> None:
+    folder = "site-packages/" if library else ""
+    others = {
+        f"{folder}wrapping.py": f"""
             import functools
-            def registered(name):
-                return lambda cls: cls
+            def registered(name): return lambda cls: cls
             def wrapped(f):
                 @functools.wraps(f)
                 def inner(self, x):
@@ -353,240 +404,89 @@ def test_a_librarys_decorator_goes_where_it_changes_nothing(
                 return inner
             """
     }
-    layers = """
-    from .library import registered, wrapped
+    layers = f"""
+    import sys, pathlib
+    sys.path.insert(0, str(pathlib.Path(__file__).parent / "{folder}"))
+    sys.modules.pop("wrapping", None)
+    from wrapping import registered, wrapped
     @registered("scale")
     @triton_candidate(inputs=rows)
     class Scale(nn.Module):
         @wrapped
         def forward(self, x): return x + 1
     """
-    monkeypatch.setattr(
-        origins, "is_library", lambda value: getattr(value, "__module__", "").endswith(".library")
-    )
     text = written(tmp_path, layers, others)
-    assert ("@wrapped" in text) == stays
-    assert ("@registered('scale')" in text) == stays
-
-
-# --------------------------------------------------------------------------- what is left out
-
-
-def test_methods_that_nothing_reaches_are_left_out(tmp_path: Path) -> None:
-    layers = """
-    @triton_candidate(inputs=rows)
-    class Scale(nn.Module):
-        __constants__ = ["gain"]
-        gain: float
-        unused_value = 7
-        used_value = 8
-        def __init__(self):
-            super().__init__()
-            self.gain = 2.0
-            self.reset()
-        def reset(self): self.gain = 3.0
-        def extra_repr(self): return "gain"
-        def generate(self, x): return unknown_name(x)
-        def helper(self, x): return x * self.used_value
-        def forward(self, x): return getattr(self, "helper")(x) * self.gain
-    """
-    text = written(tmp_path, layers)
-    assert "def reset" in text
-    assert "def helper" in text
-    for left_out in ("generate", "extra_repr", "__constants__", "unused_value"):
-        assert left_out not in text
-
-
-def test_methods_stay_where_attributes_are_looked_up_by_computed_names(tmp_path: Path) -> None:
-    layers = """
-    @triton_candidate(inputs=rows)
-    class Scale(nn.Module):
-        def step_one(self, x): return x * 2
-        def forward(self, x): return getattr(self, "step" + "_one")(x)
-    """
-    assert "def step_one" in written(tmp_path, layers)
-
-
-def test_logging_is_left_out_and_warnings_stay(tmp_path: Path) -> None:
-    layers = """
-    import logging
-    import warnings
-    logger = logging.getLogger(__name__)
-    @triton_candidate(inputs=rows)
-    class Scale(nn.Module):
-        def forward(self, x):
-            if x.shape[0] > 100:
-                logger.warning("large")
-            if x.shape[0] > 200:
-                warnings.warn("larger")
-            return x + 1
-    """
-    text = written(tmp_path, layers)
-    assert "logg" not in text
-    assert "warnings.warn('larger')" in text
-
-
-def test_annotations_that_need_more_than_pytorch_are_dropped(tmp_path: Path) -> None:
-    layers = """
-    from typing import Optional
-    class Cache: ...
-    @triton_candidate(inputs=rows)
-    class Scale(nn.Module):
-        def forward(self, x: torch.Tensor, cache: Optional[Cache] = None, size: Optional[int] = None) -> "Cache":
-            y: Cache = x
-            return y + 1
-    """
-    text = written(tmp_path, layers)
-    assert "Cache" not in text
-    assert "size: Optional[int]=None" in text
-
-
-def test_the_marker_leaves_no_trace_whatever_it_is_called(tmp_path: Path) -> None:
-    layers = """
-    import functools
-    import pytest_kernelllm as pk
-    mark = functools.partial(pk.triton_candidate, inputs=rows)
-    @pk.triton_candidate(inputs=rows)
-    class Scale(nn.Module):
-        def forward(self, x): return x + 1
-    """
-    text = written(tmp_path, layers)
-    assert "pk" not in text
-    assert "@" not in text
+    assert ("@wrapped" in text) != library
+    assert ("@registered('scale')" in text) != library
 
 
 # --------------------------------------------------------------------------- inputs
 
 
-def test_sizes_are_written_into_the_inputs(tmp_path: Path) -> None:
-    layers = """
-    def many(batch=2, *, seq=3):
-        '''Inputs.'''
-        base = torch.arange(seq * 8).reshape(seq, 8)
-        return base.repeat(batch, 1, 1) + torch.rand(batch, seq, 8)
-    @triton_candidate(inputs=many, dims={"batch": (1, 4)})
-    class Scale(nn.Module):
-        def forward(self, x): return x + 1
-    """
-    text = written(tmp_path, layers)
-    assert "torch.arange(3 * 8).reshape(3, 8)" in text
-    assert "return [base.repeat(2, 1, 1) + torch.rand(2, 3, 8)]" in text
-
-
-def test_sizes_that_the_callable_changes_are_assigned_first(tmp_path: Path) -> None:
-    layers = """
-    def many(n=2):
-        n = n * 2
-        return [torch.randn(n, 8)]
-    @triton_candidate(inputs=many)
-    class Scale(nn.Module):
-        def forward(self, x): return x + 1
-    """
-    assert "n = 2\n    n = n * 2" in written(tmp_path, layers)
-
-
-def test_a_callable_with_several_returns_is_called(tmp_path: Path) -> None:
-    layers = """
-    def many(n=2):
-        if n > 100:
-            return torch.zeros(n, 8)
-        return torch.randn(n, 8)
-    @triton_candidate(inputs=many, dims={"n": (1, 4)})
-    class Scale(nn.Module):
-        def forward(self, x): return x + 1
-    """
-    assert "return [many(n=2)]" in written(tmp_path, layers)
-
-
-def test_keyword_arguments_become_positional_ones(tmp_path: Path) -> None:
-    layers = """
-    def named(n=2):
-        return {"mask": torch.rand(n, 8) > 0.5, "x": torch.randn(n, 8)}
-    @triton_candidate(inputs=named)
-    class Scale(nn.Module):
-        def forward(self, x, gain=2.0, *, unused=None, mask):
-            return x * gain * mask
-    """
-    text = written(tmp_path, layers)
-    assert "def forward(self, x, mask, gain=2.0, *, unused=None)" in text
-
-
-def test_keyword_arguments_that_leave_one_out(tmp_path: Path) -> None:
-    layers = """
-    @triton_candidate(inputs=lambda n=2: ((torch.randn(n, 8),), {"shift": torch.randn(n, 8)}))
-    class Scale(nn.Module):
-        def forward(self, x, gain=2.0, shift=None, more=None):
-            return x * gain + shift
-    """
-    assert "return [torch.randn(2, 8), 2.0, torch.randn(2, 8)]" in written(tmp_path, layers)
-
-
-def test_half_precision_is_cast_and_noted(tmp_path: Path) -> None:
-    layers = """
-    def both(n=2):
-        return torch.randn(n, 8), torch.randint(5, (n,)), torch.randn(n, 8, dtype=torch.bfloat16)
-    @triton_candidate(inputs=both, dtypes=("bfloat16",))
-    class Scale(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.weight = nn.Parameter(torch.ones(8))
-        def forward(self, x, index, y): return x * self.weight + index[:, None] + y
-    """
-    text = written(tmp_path, layers)
-    assert text.count(".to(torch.bfloat16)") == 2  # one input, and the note
-    assert "# Parameters have the dtype of the inputs: Model(*get_init_inputs()).to(torch.bfloat16)." in text
-    assert "torch.randint(5, (2,))," in text
-
-
-@pytest.mark.parametrize("returned", ["tuple(pair)", "(*pair,)", "pair"])
-def test_inputs_that_are_not_written_one_by_one_are_cast_all_the_same(tmp_path: Path, returned: str) -> None:
-    layers = f"""
-    def both(n=2):
-        pair = [torch.randn(n, 8), torch.randint(5, (n, 8))]
-        return {returned}
-    @triton_candidate(inputs=both, dtypes=("float16",))
-    class Scale(nn.Module):
-        def forward(self, x, y): return x + y
-    """
-    assert "is_floating_point()" in written(tmp_path, layers)
-
-
-def test_inputs_without_source_are_made_alike(tmp_path: Path) -> None:
+def test_inputs_are_made_like_those_of_the_case(tmp_path: Path) -> None:
     layers = """
     def maker(width):
         def make(n=40):
             signs = torch.randint(2, (n, width)) * 2.0 - 1.0
-            steps = torch.arange(width).repeat(n, 1)
-            return torch.randn(n, width), torch.rand(n), signs, torch.randint(9, (n,)), torch.rand(n) > 0.5, 3, torch.full((n,), 7), steps
+            return torch.randn(n, width), torch.rand(n), signs, torch.randint(9, (n,)), torch.rand(n) > 0.5, 3, torch.full((n,), 7)
         return make
     @triton_candidate(inputs=maker(8), dims={"n": (1, 64)})
     class Scale(nn.Module):
-        def forward(self, x, p, s, i, m, k, c, a): return x * k
+        def forward(self, x, p, s, i, m, k, c): return x * k
     """
-    live = target_of(tmp_path, layers)
-    text = standalone(live, live.cases[0])
-    x, p, s, i, m, k, c, a = executed(text)["get_inputs"]()
-    assert x.shape == s.shape == a.shape == (40, 8)
-    assert p.shape == i.shape == m.shape == c.shape == (40,)
+    text = written(tmp_path, layers)
+    x, p, s, i, m, k, c = executed(text)["get_inputs"]()
     assert x.min() < 0 <= p.min() <= p.max() <= 1
     assert set(s.unique().tolist()) == {-1.0, 1.0}
-    assert i.dtype == torch.int64
     assert 0 <= i.min() <= i.max() < 9
-    assert m.dtype == torch.bool
+    assert m.any()
     assert k == 3
     assert c.tolist() == [7] * 40
-    assert torch.equal(a, torch.arange(8).repeat(40, 1))
 
 
-def test_several_cases_have_their_own_inputs(tmp_path: Path) -> None:
-    layers = """
-    @triton_candidate(inputs={"short": lambda: torch.randn(1, 8), "long": lambda: torch.randn(9, 8)})
+KEYWORDS = {
+    "by name": (
+        '{"mask": torch.rand(n, 8) > 0.5, "x": torch.randn(n, 8)}',
+        "x, gain=2.0, *, unused=None, mask",
+    ),
+    "one left out": (
+        '((torch.randn(n, 8),), {"mask": torch.randn(n, 8)})',
+        "x, gain=2.0, mask=None, more=None",
+    ),
+    "in a tuple": ("(torch.randn(n, 8), (torch.randn(n, 8), 2))", "x, mask"),
+}
+
+
+@pytest.mark.parametrize("case", KEYWORDS)
+def test_arguments_are_passed_by_position(tmp_path: Path, case: str) -> None:
+    made, parameters = KEYWORDS[case]
+    result = "x * mask[0] * mask[1]" if case == "in a tuple" else "x * gain * mask"
+    layers = f"""
+    @triton_candidate(inputs=lambda n=2: {made})
     class Scale(nn.Module):
-        def forward(self, x): return x + 1
+        def forward(self, {parameters}): return {result}
+    """
+    text = written(tmp_path, layers)
+    if case == "by name":
+        assert "def forward(self, x, mask, gain=2.0, *, unused=None)" in text
+
+
+def test_each_case_has_its_own_sizes_and_dtype(tmp_path: Path) -> None:
+    layers = """
+    def both(n=2):
+        return torch.randn(n, 8), torch.randint(5, (n * 9,))
+    @triton_candidate(inputs={"short": both, "long": lambda: both(9)}, dtypes=("float32", "bfloat16"))
+    class Scale(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(8))
+        def forward(self, x, index): return x * self.weight + index.sum()
     """
     live = target_of(tmp_path, layers)
-    assert "torch.randn(1, 8)" in standalone(live, live.case("short"))
-    assert "torch.randn(9, 8)" in standalone(live, live.case("long"))
+    assert "torch.randn(2, 8)," in standalone(live, live.case("short-float32"))
+    text = standalone(live, live.case("long-bfloat16"))
+    assert "torch.randn(9, 8).to(torch.bfloat16)" in text
+    assert "# Parameters have the dtype of the inputs: Model(*get_init_inputs()).to(torch.bfloat16)." in text
 
 
 def test_training_mode_is_noted_if_it_matters(tmp_path: Path) -> None:
@@ -595,9 +495,13 @@ def test_training_mode_is_noted_if_it_matters(tmp_path: Path) -> None:
     class Scale(nn.Module):
         def forward(self, x): return x + 1 if self.training else x
     """
-    live = target_of(tmp_path, layers)
-    assert "# Called in training mode.\n" in standalone(live, live.cases[0])
+    assert "# Called in training mode.\n" in shown(tmp_path, layers)
     assert "mode" not in written(tmp_path, scale("x + 1"))
+
+
+def test_large_inputs_are_not_made_for_the_prompt(tmp_path: Path) -> None:
+    layers = scale("x + 1").replace("inputs=rows", "inputs=lambda: (torch.randn(4097, 1025), torch.ones(3))")
+    assert "torch.randn(4097, 1025)" in shown(tmp_path, layers.replace("self, x", "self, x, y"))
 
 
 # --------------------------------------------------------------------------- the constructor
@@ -628,35 +532,44 @@ def test_a_configuration_is_flattened_to_what_is_read(tmp_path: Path) -> None:
             return self.config.act(self.linear(x)) * self.base * self.head
     """
     text = written(tmp_path, layers)
-    assert (
-        "SimpleNamespace(width=8, double=32, rope=SimpleNamespace(base=10.0), act=F.silu, only_in_training=0.5)"
-        in text
-    )
+    for kept in ("width=8", "double=32", "rope=types.SimpleNamespace(base=10.0)", "only_in_training=0.5"):
+        assert kept in text
     for left_out in ("secret", "unread", "hidden", "class Config"):
         assert left_out not in text
 
 
+VALUES = """
+class Config(dict):
+    pass
+@triton_candidate(
+    inputs=rows,
+    init={"shape": torch.Size([8]), "dtype": torch.float32, "act": F.gelu, "kind": nn.LayerNorm, "low": -float("inf"),
+          "names": {"a": [1, None], "b": (True,)}, "table": torch.tensor([1.0, 2.0]), "ids": {2, 1}, "config": Config(c=2)},
+)
+class Block(nn.Module):
+    def __init__(self, shape, act, *, kind, dtype, low=0.0, names=(), table=None, ids=(), config=None):
+        super().__init__()
+        self.norm = kind(shape, dtype=dtype)
+        self.act, self.low, self.gain = act, low, names["a"][0] + len(ids) + table.sum().item() + config["c"]
+    def forward(self, x):
+        return self.act(self.norm(x)).clamp(min=self.low) * self.gain
+"""
+
+
 def test_values_of_many_kinds(tmp_path: Path) -> None:
-    layers = """
-    @triton_candidate(
-        inputs=rows,
-        init={"shape": torch.Size([8]), "dtype": torch.float32, "act": F.gelu, "kind": nn.LayerNorm, "low": -float("inf"),
-              "names": {"a": [1, None], "b": (True,)}, "table": torch.tensor([1.0, 2.0]), "ids": {2, 1}},
-    )
-    class Block(nn.Module):
-        def __init__(self, shape, act, *, kind, dtype, low=0.0, names=(), table=None, ids=()):
-            super().__init__()
-            self.norm = kind(shape, dtype=dtype)
-            self.act, self.low, self.gain = act, low, names["a"][0] + len(ids) + table.sum().item()
-        def forward(self, x):
-            return self.act(self.norm(x)).clamp(min=self.low) * self.gain
-    """
-    text = written(tmp_path, layers)
+    text = written(tmp_path, VALUES)
     assert "nn.LayerNorm" in text
     assert "float('-inf')" in text
 
 
-def test_a_ready_module_is_made_again_from_its_arguments(tmp_path: Path) -> None:
+def test_any_number_of_constructor_arguments(tmp_path: Path) -> None:
+    body = "self.linears = nn.Sequential(*(nn.Linear(a, b) for a, b in zip((first, *widths), widths)))"
+    assert "return [8, 16, 8]" in written(
+        tmp_path, block("(8, 16, 8)", "first, *widths", body, "self.linears(x)")
+    )
+
+
+def test_a_ready_module_is_shown_with_the_arguments_of_its_class(tmp_path: Path) -> None:
     layers = """
     def ready():
         torch.manual_seed(1)
@@ -672,32 +585,14 @@ def test_a_ready_module_is_made_again_from_its_arguments(tmp_path: Path) -> None
     assert "return [8, True, 3.0]" in written(tmp_path, layers)
 
 
-def test_a_ready_module_that_was_changed_is_refused(tmp_path: Path) -> None:
-    layers = """
-    def ready():
-        block = Block(8)
-        block.gain = 5.0
-        return block
-    @triton_candidate(inputs=rows, init=ready)
-    class Block(nn.Module):
-        def __init__(self, width):
-            super().__init__()
-            self.gain = 1.0
-        def forward(self, x): return x * self.gain
-    """
-    assert "changes the module after making it" in refusal(tmp_path, layers)
-
-
-def test_a_constructor_argument_that_is_a_module_is_taken_from_the_source(tmp_path: Path) -> None:
-    layers = """
-    @triton_candidate(inputs=rows, init=lambda: (nn.GELU(approximate="tanh"), 2.0))
-    class Block(nn.Module):
-        def __init__(self, act, gain):
-            super().__init__()
-            self.act, self.gain = act, gain
-        def forward(self, x): return self.act(x) * self.gain
-    """
-    assert "return [nn.GELU(approximate='tanh'), 2.0]" in written(tmp_path, layers)
+def test_what_cannot_be_written_is_left_open(tmp_path: Path) -> None:
+    layers = block(
+        "lambda: (nn.GELU('tanh'), nn.SiLU())",
+        "act, more",
+        "self.act, self.more = act, more",
+        "self.more(self.act(x))",
+    )
+    assert "return [..., nn.SiLU()]" in shown(tmp_path, layers)
 
 
 def test_a_file_in_kernelbenchs_form(tmp_path: Path) -> None:
@@ -718,157 +613,24 @@ def test_a_file_in_kernelbenchs_form(tmp_path: Path) -> None:
     """
     (tmp_path / "project_bench.py").write_text(textwrap.dedent(text))
     live = load_target(tmp_path, scan([tmp_path], tmp_path, kernelbench=True).targets[0])
-    made = standalone(live, live.cases[0])
-    space = executed(made)
+    space = executed(standalone(live, live.cases[0]))
     assert space["get_init_inputs"]() == [8]
-    assert space["get_inputs"]()[0].shape == (4, 8)
     assert space["Model"](8)(*space["get_inputs"]()).shape == (4, 8)
-
-
-def test_an_adopted_class_is_shown_as_it_was_written(tmp_path: Path) -> None:
-    layers = """
-    @triton_candidate(inputs=rows, init=(8,), kernel="PACKAGE._triton.scale")
-    class Scale(nn.Module):
-        def __init__(self, width):
-            super().__init__()
-            self.weight = nn.Parameter(torch.ones(width))
-        def forward(self, x): return x * self.weight
-    """
-    assert "return x * self.weight" in written(tmp_path, layers)
 
 
 # --------------------------------------------------------------------------- refusals
 
 
-def test_a_closure_is_refused(tmp_path: Path) -> None:
-    layers = """
-    def make(gain):
-        class Inner(nn.Module):
-            def forward(self, x): return x * gain
-        return Inner
-    Scale = make(3.0)
-    triton_candidate(Scale, inputs=rows)
-    """
-    assert "`gain` of the function around it; move it to module level" in refusal(tmp_path, layers)
-
-
 def test_a_class_without_source_is_refused(tmp_path: Path) -> None:
-    before = "space = {'nn': nn, '__name__': __name__}\nexec('class Made(nn.Module):\\n    def forward(self, x): return x', space)\n"
-    layers = before + "Made = space['Made']\ntriton_candidate(Made, inputs=rows)\n"
-    assert "the class Made has no source" in refusal(tmp_path, layers)
-
-
-def test_a_replaced_forward_is_refused(tmp_path: Path) -> None:
-    layers = scale("x + 1") + "def other(self, x): return x + 2\nScale.forward = other\n"
-    assert "Scale.forward was replaced" in refusal(tmp_path, layers)
-
-
-def test_a_name_that_nothing_defines_is_refused(tmp_path: Path) -> None:
-    assert "reads `undefined`" in refusal(tmp_path, scale("x if x.shape[0] else undefined"))
-
-
-def test_global_state_is_refused(tmp_path: Path) -> None:
-    before = "COUNT = 0\ndef count(x):\n    global COUNT\n    COUNT += 1\n    return x\n"
-    assert "keeps state in the global `COUNT`" in refusal(tmp_path, scale("count(x)", before))
-
-
-def test_a_module_used_as_a_value_is_refused(tmp_path: Path) -> None:
-    before = "from . import ops\n"
-    text = refusal(
-        tmp_path, scale("getattr(ops, 'double')(x)", before), {"ops.py": "def double(x): return x * 2\n"}
-    )
-    assert "uses the module `ops` as a value" in text
-
-
-def test_a_method_of_a_configuration_is_refused(tmp_path: Path) -> None:
     layers = """
-    class Config:
-        def width(self): return 8
-    @triton_candidate(inputs=rows, init=lambda: (Config(),))
-    class Block(nn.Module):
-        def __init__(self, config):
-            super().__init__()
-            self.width = config.width()
-        def forward(self, x): return x * self.width
+    space = {'nn': nn, '__name__': 'project_nowhere'}
+    exec('class Made(nn.Module):\\n    def forward(self, x): return x', space)
+    Made = space['Made']
+    triton_candidate(Made, inputs=rows)
     """
-    assert "it reads width of its Config, and that is the method Config.width" in refusal(tmp_path, layers)
-
-
-def test_any_number_of_constructor_arguments(tmp_path: Path) -> None:
-    layers = """
-    @triton_candidate(inputs=rows, init=(8, 16, 8))
-    class Block(nn.Module):
-        def __init__(self, first, *widths):
-            super().__init__()
-            self.linears = nn.Sequential(*(nn.Linear(a, b) for a, b in zip((first, *widths), widths)))
-        def forward(self, x): return self.linears(x)
-    """
-    assert "return [8, 16, 8]" in written(tmp_path, layers)
-
-
-def test_a_name_bound_inside_a_comprehension(tmp_path: Path) -> None:
-    assert written(tmp_path, scale("sum(y * k for k in range(3) if (y := x + k) is not None)"))
-
-
-def test_what_only_named_an_entry_of_a_table_is_not_copied(tmp_path: Path) -> None:
-    layers = """
-    from types import SimpleNamespace
-    ACTS = {"relu": nn.ReLU, "gelu": nn.GELU}
-    @triton_candidate(inputs=rows, init=(SimpleNamespace(act="gelu", gain=2.0),))
-    class Block(nn.Module):
-        def __init__(self, config):
-            super().__init__()
-            self.function, self.gain = ACTS[config.act](), config.gain
-        def forward(self, x): return self.function(x) * self.gain
-    """
-    text = written(tmp_path, layers)
-    assert "nn.GELU()" in text
-    assert "SimpleNamespace(gain=2.0)" in text
-
-
-def test_a_list_of_a_configuration_is_written_as_it_was_read(tmp_path: Path) -> None:
-    layers = """
-    class Config:
-        def __init__(self): self.widths = [8, 8]
-    @triton_candidate(inputs=rows, init=lambda: (Config(),))
-    class Block(nn.Module):
-        def __init__(self, config):
-            super().__init__()
-            config.widths.append(4)
-            self.gain = sum(config.widths)
-        def forward(self, x): return x * self.gain
-    """
-    assert "SimpleNamespace(widths=[8, 8])" in written(tmp_path, layers)
-
-
-def test_a_configuration_that_is_indexed(tmp_path: Path) -> None:
-    layers = """
-    class Config(dict):
-        pass
-    @triton_candidate(inputs=rows, init=lambda: (Config(width=8), {"act": F.gelu}))
-    class Block(nn.Module):
-        def __init__(self, config, more):
-            super().__init__()
-            self.linear, self.act = nn.Linear(config["width"], 8), more["act"]
-        def forward(self, x): return self.act(self.linear(x))
-    """
-    assert "return [{'width': 8}, {'act': F.gelu}]" in written(tmp_path, layers)
+    assert "its class" in refusal(tmp_path, layers)
 
 
 def test_a_constructor_with_loose_arguments_is_refused(tmp_path: Path) -> None:
-    layers = """
-    @triton_candidate(inputs=rows, init={"width": 8})
-    class Block(nn.Module):
-        def __init__(self, **options):
-            super().__init__()
-            self.width = options["width"]
-        def forward(self, x): return x * self.width
-    """
+    layers = block('{"width": 8}', "**options", 'self.width = options["width"]', "x * self.width")
     assert "its constructor takes values by **options" in refusal(tmp_path, layers)
-
-
-def test_a_constant_set_in_several_places_is_written_by_value_or_refused(tmp_path: Path) -> None:
-    before = "if torch.__version__:\n    GAIN = 2\nelse:\n    GAIN = 3\n"
-    assert "GAIN = 2\n" in written(tmp_path, scale("x * GAIN", before))
-    before = "if torch.__version__:\n    ACT = nn.GELU()\nelse:\n    ACT = nn.ReLU()\n"
-    assert "the value of `ACT`" in refusal(tmp_path, scale("ACT(x)", before))

@@ -19,13 +19,11 @@ PLAIN = "Write a kernel for:\n```python\n{}\n```\nGo."
     [
         f"PROMPT_TEMPLATE = '''{PLAIN}'''\n",
         f"import torch\n\nPROMPT_TEMPLATE: str = '''{PLAIN}'''\nclass KernelLLM: ...\n",
-        'HEAD = "Write a kernel for:\\n"\nPROMPT_TEMPLATE = HEAD + "```python\\n{}\\n" "```\\nGo."\n',
-        'FENCE = "```"\nPROMPT_TEMPLATE = f"Write a kernel for:\\n{FENCE}python\\n{{}}\\n{FENCE}\\nGo."\n',
-        f"import textwrap\nPROMPT_TEMPLATE = textwrap.dedent('''\n{PLAIN}\n''').strip()\n",
+        'PROMPT_TEMPLATE = ("Write a kernel for:\\n" "```python\\n{}\\n```\\nGo.")\n',
         f"PROMPT_TEMPLATE = 'an older {{}} one'\nPROMPT_TEMPLATE = '''{PLAIN}'''\n",
         f"raise SystemExit('never run')\nA = PROMPT_TEMPLATE = '''{PLAIN}'''\n",
     ],
-    ids=["plain", "annotated", "concatenated", "f-string", "dedent", "twice", "never run"],
+    ids=["plain", "annotated", "in parts", "twice", "never run"],
 )
 def test_a_template_is_read_without_running_the_script(script: str) -> None:
     assert template_of(script) == PLAIN
