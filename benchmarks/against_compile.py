@@ -196,9 +196,9 @@ class Artifacts(Generator):
 def judged(options: argparse.Namespace, jobs: Sequence[Job]) -> Iterator[Result]:
     """Yields the verdicts of each job's candidates in short, and the seconds that writing and judging took."""
     from kernelllm_judge.core.errors import SessionError
+    from pytest_kernelllm.beside.passk.side_by_side import side_by_side
     from pytest_kernelllm.config.settings import load_settings
     from pytest_kernelllm.discover.scan import scan_file
-    from pytest_kernelllm.passk.side_by_side import side_by_side
     from pytest_kernelllm.session.session import open_session
 
     more = [Artifacts(options.artifacts)] if options.artifacts else []

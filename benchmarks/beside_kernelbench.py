@@ -25,10 +25,10 @@ from own_sizes import CANDIDATES
 
 from kernelllm_judge.core.records import Verdict
 from kernelllm_judge.environment import find_environment
+from pytest_kernelllm.beside.verify.pairs import Pair, pair_job
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.pool.engine import open_engine
-from pytest_kernelllm.pool.pool import Engine
-from pytest_kernelllm.verify.pairs import Pair, pair_job
+from pytest_kernelllm.pool.jobs import Engine
 
 SMALL = """import torch
 from torch import nn

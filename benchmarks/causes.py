@@ -43,9 +43,9 @@ from kernelllm_judge.timing.baselines import Baseline
 from kernelllm_judge.timing.roofline import count_flops, measure_roofline
 from kernelllm_judge.timing.timing import flushes_to_hide
 from kernelllm_judge.truth.prepared import bytes_of, tensors_of_call
+from pytest_kernelllm.beside.passk.side_by_side import side_by_side
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.passk.side_by_side import side_by_side
 from pytest_kernelllm.session.session import Session, open_session
 
 TIMED, PROFILED = 15, 3

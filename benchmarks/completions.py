@@ -31,13 +31,13 @@ from shrink import shrunk
 from kernelllm_judge.core.records import Completion, Target, Verdict
 from kernelllm_judge.render.answer_format import format_of
 from kernelllm_judge.render.extract import ExtractError, extract
+from pytest_kernelllm.beside.passk.problems import Problem, find_problems
+from pytest_kernelllm.beside.verify.pairs import find_reference
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.passk.problems import Problem, find_problems
 from pytest_kernelllm.pool.engine import judging_environment, open_engine
 from pytest_kernelllm.pool.jobs import Engine, PoolJob, ProcessLost
 from pytest_kernelllm.pool.messages import JudgeRequest, PrepareReply, PrepareRequest, message
 from pytest_kernelllm.pool.pool_process import StageOverdue
-from pytest_kernelllm.verify.pairs import find_reference
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "helpers"))
@@ -223,7 +223,7 @@ def _judge(
         file = references[text.problem]
         target = _target(file)
         request = JudgeRequest(
-            _hash(target), str(file.parent), target, text.text, text.file.name, 0.0, "eager", timing=False
+            _hash(target), str(file.parent), target, "", text.text, text.file.name, 0.0, "eager", timing=False
         )
         jobs.append(PoolJob(str(number), str(text.problem), message(request)))
     for job, answer in engine.run(jobs):

@@ -19,7 +19,7 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-from pytest_kernelllm.passk.problems import find_problems
+from pytest_kernelllm.beside.passk.problems import find_problems
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ def written(arch: str, file: Path) -> Written:
     from kernelllm_judge.render.render import render
     from kernelllm_judge.target.errors import TargetError
     from kernelllm_judge.target.live import load_target
+    from pytest_kernelllm.beside.verify.pairs import find_reference
     from pytest_kernelllm.generate.inductor import cases
     from pytest_kernelllm.generate.inductor.device import gpu_for
     from pytest_kernelllm.generate.inductor.variants import VARIANTS
-    from pytest_kernelllm.verify.pairs import find_reference
 
     start = middle = time.perf_counter()
     reason = ""

@@ -30,11 +30,11 @@ from kernelllm_judge.render.inductor.kernel_source import read_kernels
 from kernelllm_judge.render.render import render
 from kernelllm_judge.target.errors import TargetError
 from kernelllm_judge.target.live import load_target
+from pytest_kernelllm.beside.passk.problems import find_problems
+from pytest_kernelllm.beside.verify.pairs import find_reference
 from pytest_kernelllm.generate.inductor import cases
 from pytest_kernelllm.generate.inductor.device import gpu_for
 from pytest_kernelllm.generate.inductor.variants import VARIANTS
-from pytest_kernelllm.passk.problems import find_problems
-from pytest_kernelllm.verify.pairs import find_reference
 
 BLOCK, WARPS = 1024, 4
 PER_THREAD = BLOCK // (32 * WARPS)

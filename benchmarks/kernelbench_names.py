@@ -10,8 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pytest_kernelllm.kernelbook.same_program import TEST_PROBLEMS, same_program
-from pytest_kernelllm.passk.problems import LEVELS, find_problems
+from pytest_kernelllm.beside.kernelbook.same_program import TEST_PROBLEMS, same_program
+from pytest_kernelllm.beside.passk.problems import LEVELS, find_problems
 
 
 def main(arguments: list[str]) -> int:
@@ -19,7 +19,7 @@ def main(arguments: list[str]) -> int:
     commit = _commit(checkout)
     lines = [
         f"# The problems of KernelBench's levels 1 to 3 at {commit}, by the names of their programs.",
-        "# Written by benchmarks/kernelbench_names.py; pytest_kernelllm/kernelbook/same_program.py says what a name is.",
+        "# Written by benchmarks/kernelbench_names.py; pytest_kernelllm/beside/kernelbook/same_program.py says what a name is.",
     ]
     for file, problem in find_problems(checkout, LEVELS).items():
         name = same_program(file.read_text(encoding="utf-8"))

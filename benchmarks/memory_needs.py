@@ -14,7 +14,7 @@ from kernelllm_judge.memory import CallBytes, most
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.target.live import load_target
 from kernelllm_judge.truth.needs import call_bytes
-from pytest_kernelllm.verify.pairs import find_reference
+from pytest_kernelllm.beside.verify.pairs import find_reference
 
 GIB = 1 << 30
 

@@ -35,8 +35,8 @@ from transformers import ConvNextConfig, ConvNextForImageClassification, LlamaFo
 from kernelllm_runtime.instance import OWN_CLASS
 from pytest_kernelllm import optimize_model
 from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.core.applies import interpreting
 from pytest_kernelllm.discover.scan import scan
-from pytest_kernelllm.optimize.environment import interpreting
 from pytest_kernelllm.session.session import open_session
 
 MARKED_CONVNEXT = """

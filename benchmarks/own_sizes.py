@@ -31,9 +31,9 @@ from kernelllm_judge.judging import Criteria, Judge
 from kernelllm_judge.render.answer_format import format_of
 from kernelllm_judge.render.render import render
 from kernelllm_judge.target.live import LiveTarget, load_target
+from pytest_kernelllm.beside.verify.pairs import find_reference
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import Request
-from pytest_kernelllm.verify.pairs import find_reference
 
 ELEMENTWISE = """import torch
 import triton

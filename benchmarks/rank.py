@@ -27,9 +27,9 @@ from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, ViTConfig, ViTModel, WhisperConfig, WhisperModel
 
 from pytest_kernelllm import optimize_model, rank
+from pytest_kernelllm.beside.ranking.result import Ranking
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.discover.scan import scan
-from pytest_kernelllm.ranking.result import Ranking
 from pytest_kernelllm.session.session import open_session
 
 

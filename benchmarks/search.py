@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from kernelllm_judge.core.records import Target
+from pytest_kernelllm.beside.passk.command import scan_problems
+from pytest_kernelllm.beside.passk.problems import find_problems
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.passk.command import scan_problems
-from pytest_kernelllm.passk.problems import find_problems
 from pytest_kernelllm.session.session import open_session
 
 PROBLEMS = (

@@ -29,7 +29,7 @@ from interleaved import STUDENT, where
 from train_blocks import NAMES, WAYS, compare_blocks
 from train_llama import train_llama
 
-from pytest_kernelllm.optimize.environment import interpreting
+from pytest_kernelllm.core.applies import interpreting
 
 
 def main() -> int:

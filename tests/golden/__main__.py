@@ -68,10 +68,10 @@ def renderings() -> Golden:
     sys.path[:0] = [str(ROOT / "tests" / "helpers")]
     import completions
     import survey
-    from kernelllm_judge.core.records import Completion
-    from kernelllm_judge.target.live import LiveTarget, load_target
-    from kernelllm_judge.render.render import RenderError, render
 
+    from kernelllm_judge.core.records import Completion
+    from kernelllm_judge.render.render import RenderError, render
+    from kernelllm_judge.target.live import LiveTarget, load_target
     from pytest_kernelllm.discover.scan import scan_file
     from pytest_kernelllm.generate.inductor.generator import InductorGenerator
     from pytest_kernelllm.generate.protocol import Request
@@ -125,8 +125,8 @@ def corpus(jobs: int) -> Golden:
 
 def pairs(folder: Path, jobs: int) -> Golden:
     """Returns verdict, stage and rule of each pair in a folder."""
+    from pytest_kernelllm.beside.verify.pairs import Judged, find_pairs, verify_all
     from pytest_kernelllm.config.settings import Settings
-    from pytest_kernelllm.verify.pairs import Judged, find_pairs, verify_all
 
     found: Golden = {}
 

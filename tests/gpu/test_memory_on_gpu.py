@@ -14,7 +14,7 @@ from kernelllm_judge.render.answer_format import format_of
 from kernelllm_judge.render.render import render
 from kernelllm_judge.target.live import load_target
 from kernelllm_judge.truth.outputs import ReferenceOutputs
-from pytest_kernelllm.verify.pairs import find_reference
+from pytest_kernelllm.beside.verify.pairs import find_reference
 
 GIB = 1 << 30
 

@@ -169,7 +169,7 @@ def test_every_entry_of_the_catalogue_is_python(name):
 
 
 def test_a_pair_has_the_form_that_verify_reads(tmp_path):
-    from pytest_kernelllm.verify.pairs import find_reference
+    from pytest_kernelllm.beside.verify.pairs import find_reference
 
     for train in (False, True):
         entry = Entry(
