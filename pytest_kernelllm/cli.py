@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from kernelllm_judge.core.errors import ConfigError
 from pytest_kernelllm.commands.common import UNJUDGED, CommandError
+from pytest_kernelllm.core.words import say
 
 WAY, BESIDE = "pytest_kernelllm.commands", "pytest_kernelllm.beside.commands"
 COMMANDS = {
@@ -42,22 +43,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except (CommandError, ConfigError) as error:
-        print(f"kernelllm: {error}", file=sys.stderr)
+        say(error)
         return UNJUDGED
     except KeyboardInterrupt:
-        print("kernelllm: interrupted; what was finished is kept.", file=sys.stderr)
+        say("interrupted; what was finished is kept.")
         return 130
     except BrokenPipeError:  # of `kernelllm … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor does Python complain at its end
         return CLOSED_PIPE
     except OSError as error:  # a full disk, a folder that is not there
-        print(f"kernelllm: {error}", file=sys.stderr)
+        say(error)
         return UNJUDGED
     except (
         BaseException
     ):  # also a user's sys.exit(): Python's own exit code for it would be that of a verdict
         traceback.print_exc()
-        print("kernelllm: this should not have happened; please report it.", file=sys.stderr)
+        say("this should not have happened; please report it.")
         return UNJUDGED
 
 

@@ -105,7 +105,7 @@ def folders(inside: str = "") -> str:
 
 def home_of(inside: str) -> Path:
     """The folder whose parts ``folders`` lists."""
-    return DOCS.parent / "kernelllm_runtime" if inside == "runtime" else PACKAGE / inside
+    return DOCS.parent / f"kernelllm_{inside}" if inside else PACKAGE
 
 
 def _contracts() -> list[dict[str, Any]]:

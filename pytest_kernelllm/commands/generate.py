@@ -18,7 +18,7 @@ from pytest_kernelllm.commands.common import (
     settings_of,
 )
 from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.core.words import speedups
+from pytest_kernelllm.core.words import say, speedups
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.session.session import Session, open_session
 
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     settings = settings_of(options)
     target = find_target(options.target)
     try:
-        with open_session(Path.cwd(), settings, progress=_say) as session:
+        with open_session(Path.cwd(), settings, progress=say) as session:
             if len(session.candidate_ids) == 1:
                 _watch(session, target)
             written = 0
@@ -69,7 +69,7 @@ def _print(draft: Outcome, completion: Completion, *, raw: bool) -> bool:
         note = f", {completion.note}" if completion.note else ""
         print(f"# ---- {draft.id}{note}\n{text}", flush=True)
     else:
-        _say(f"{draft.id}: {draft.why}")
+        say(f"{draft.id}: {draft.why}")
     return bool(text)
 
 
@@ -78,12 +78,8 @@ def _verdict(session: Session, target: Target, candidate: CandidateId) -> bool:
     outcome = session.outcome(target, candidate)
     verdict = outcome.verdict
     if verdict is None:
-        _say(f"{candidate}: {outcome.reason}")
+        say(f"{candidate}: {outcome.reason}")
         return False
     reason = f": {verdict.reason}" if verdict.reason else ""
-    _say(f"{candidate}: {verdict.verdict}{speedups(verdict)}{reason}")
+    say(f"{candidate}: {verdict.verdict}{speedups(verdict)}{reason}")
     return verdict.accepted
-
-
-def _say(text: str) -> None:
-    print(f"kernelllm: {text}", file=sys.stderr, flush=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_kernelllm.commands.common import OK, REJECTED, UNJUDGED, CommandError
+from pytest_kernelllm.core.words import say
 
 if TYPE_CHECKING:
     from pytest_kernelllm.report.read import Report
@@ -60,12 +61,12 @@ def run(options: argparse.Namespace) -> int:
 
 def _dry_run(options: argparse.Namespace) -> int:
     from pytest_kernelllm.commands.project import project_here
+    from pytest_kernelllm.core.git import work_tree
     from pytest_kernelllm.report.read import ReportError
     from pytest_kernelllm.suggest.github.artifact import read_artifact
     from pytest_kernelllm.suggest.github.dry_run import dry_run
     from pytest_kernelllm.suggest.github.errors import GitError, SuggestionRefused
     from pytest_kernelllm.suggest.github.pack import pack
-    from pytest_kernelllm.suggest.patch import work_tree
 
     project, given = project_here(), Path(getattr(options, "from"))
     top = work_tree(project.root)
@@ -195,7 +196,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return run(parser.parse_args(argv))
     except CommandError as error:
-        print(f"kernelllm: {error}", file=sys.stderr)
+        say(error)
         return UNJUDGED
 
 

@@ -12,7 +12,7 @@ from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.suggest.files import PatchError
 from pytest_kernelllm.suggest.gitdiff import git_patch
-from pytest_kernelllm.suggest.patch import apply, combined, suggestion, write_patches
+from pytest_kernelllm.suggest.patch import apply, combined, suggestion
 
 KERNEL = '"""x → y"""\nSUPPORTS = ()\n'
 
@@ -120,7 +120,7 @@ def test_patches_are_written_and_applied_by_name(project: Path) -> None:
     targets = scan([project], project).targets
     pairs = [(target, candidate(target)) for target in targets]
     made = [suggestion(project, *pairs[0]), combined(project, pairs)]
-    paths = write_patches(Store(project), [each for each in made if each])
+    paths = [Store(project).patches.write(each.name, each.patch) for each in made if each]
     assert [path.name for path in paths] == ["pkg.layers.First.patch", "all.patch"]
     assert git(project, "status", "--porcelain") == b""
     apply(project, paths[1])
@@ -181,7 +181,7 @@ def test_without_a_repository_files_are_written(tmp_path: Path, monkeypatch: pyt
     first, _ = scan([file], tmp_path).targets
     made = suggestion(tmp_path, first, candidate(first))
     assert made is not None
-    (path,) = write_patches(Store(tmp_path), [made])
+    path = Store(tmp_path).patches.write(made.name, made.patch)
     apply(tmp_path, made)
     assert file.read_bytes() == made.files["layers.py"][1] and file.stat().st_mode & 0o777 == 0o755
     file.write_text(TWO)

@@ -18,15 +18,12 @@ from pytest_kernelllm.beside.cluster.nodes import Nodes, RaySlot
 from pytest_kernelllm.beside.cluster.slot import START_SECONDS, ActorSlot, Cluster
 from pytest_kernelllm.beside.cluster.versions import NodeChecks
 from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.core.words import say
 from pytest_kernelllm.pool.jobs import Engine, PoolFailed
 from pytest_kernelllm.pool.messages import Handshake
 
 LOOK_SECONDS = 2.0
 """How often nodes are looked for that joined."""
-
-
-def _say(text: str) -> None:
-    print(f"kernelllm: {text}", file=sys.stderr)
 
 
 class RayEngine(Engine):
@@ -74,9 +71,9 @@ class RayEngine(Engine):
                 *self._xdist,
             )
             nodes.check()
-            checks = NodeChecks(environment, _say)
+            checks = NodeChecks(environment, say)
             seconds = settings.reference_deadline
-            cluster = Cluster(ray, self._module, self._handshake, seconds, nodes.threads(), checks, _say)
+            cluster = Cluster(ray, self._module, self._handshake, seconds, nodes.threads(), checks, say)
             known: set[RaySlot] = set()
             self._use_new(nodes, cluster, known)
             looking = threading.Thread(target=self._look, args=(nodes, cluster, known), daemon=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from kernelllm_judge.core.errors import SessionError
@@ -22,6 +21,7 @@ from pytest_kernelllm.commands.common import (
     settings_of,
 )
 from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.core.words import say
 from pytest_kernelllm.discover.scan import Problem as Unread
 from pytest_kernelllm.discover.scan import Scan, scan
 from pytest_kernelllm.generate.protocol import GenerateError
@@ -77,8 +77,7 @@ def run(options: argparse.Namespace) -> int:
     settings = settings_of(options)
     try:
         found, problems = _targets(options, settings)
-        for problem in found.problems:
-            print(f"kernelllm: {problem}", file=sys.stderr)
+        say(*found.problems)
         if not found.targets:
             raise CommandError(f"There is no target in {' '.join(options.paths)}.")
         requested = Requested(
@@ -118,7 +117,7 @@ def _targets(options: argparse.Namespace, settings: Settings) -> tuple[Scan, dic
         folder = Path(options.kernelbench_path)
     else:
         kept = Store(root, settings.store).path / "kernelbench"
-        folder = fetch_problems(options.kernelbench_revision, levels, kept, _say)
+        folder = fetch_problems(options.kernelbench_revision, levels, kept, say)
     return scan_problems(find_problems(folder, levels), root)
 
 
@@ -135,7 +134,3 @@ def _of_paths(paths: list[Path], store: Path) -> Scan:
             python.append(path)
     found = scan(python, Path.cwd(), kernelbench=True)
     return Scan(found.targets, (*problems, *found.problems))
-
-
-def _say(text: str) -> None:
-    print(f"kernelllm: {text}", file=sys.stderr)

@@ -17,6 +17,7 @@ from pytest_kernelllm.commands.common import (
     find_target,
     settings_of,
 )
+from pytest_kernelllm.core.words import say
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.store import Store
 
@@ -80,10 +81,9 @@ def _data_set(options: argparse.Namespace, file: Path) -> int:
     settings = settings_of(options)
     store = Store(root, settings.store)
     rows = rows_of(root, _targets(options.only), list(store.verdicts), licences, settings, _left_out)
-    for problem in store.problems:
-        print(f"kernelllm: {problem}", file=sys.stderr)
+    say(*store.problems)
     if not rows:
-        print(f"kernelllm: nothing to export; {file} was not changed.", file=sys.stderr)
+        say(f"nothing to export; {file} was not changed.")
         return REJECTED
     write(file, rows)
     for row in rows:
@@ -124,10 +124,9 @@ def _package(options: argparse.Namespace, folder: Path) -> int:
             exports.append(choose(Path.cwd(), target, records))
         except NotExported as error:
             _left_out(str(error))
-    for problem in store.problems:
-        print(f"kernelllm: {problem}", file=sys.stderr)
+    say(*store.problems)
     if not exports:
-        print(f"kernelllm: nothing to export; {folder} was not changed.", file=sys.stderr)
+        say(f"nothing to export; {folder} was not changed.")
         return REJECTED
     write(folder, render(Package(name, version, license), exports))
     for each in exports:

@@ -14,6 +14,7 @@ from pytest_kernelllm.commands.common import (
     add_model_options,
     settings_of,
 )
+from pytest_kernelllm.core.words import say
 from pytest_kernelllm.generate.protocol import GenerateError
 
 HELP = "Paste a module, watch the answer as it is generated, judge it, save it."
@@ -32,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
 
     settings = settings_of(options)
     try:
-        with KernelLLM(settings=settings, progress=_say) as llm:
+        with KernelLLM(settings=settings, progress=say) as llm:
             if sys.stdin.isatty():
                 print("Paste a module that defines Model, or type a prompt; an empty line ends it. :help")
                 inputs = terminal_inputs(_state_folder() / "history")
@@ -47,7 +48,3 @@ def run(options: argparse.Namespace) -> int:
 def _state_folder() -> Path:
     """The folder for the program's state, by the XDG base directories."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "kernelllm"
-
-
-def _say(text: str) -> None:
-    print(f"kernelllm: {text}", file=sys.stderr, flush=True)

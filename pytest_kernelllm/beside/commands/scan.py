@@ -12,6 +12,7 @@ from pytest_kernelllm.commands.common import OK, REJECTED, CommandError
 from pytest_kernelllm.commands.project import project_here
 from pytest_kernelllm.config.options import options as settings_options
 from pytest_kernelllm.config.settings import load_settings
+from pytest_kernelllm.core.words import say
 from pytest_kernelllm.discover.scan import scan
 
 HELP = (
@@ -62,14 +63,13 @@ def run(options: argparse.Namespace) -> int:
         adopted = f"  adopted {target.kernel}" if target.kernel else ""
         plain = f"{target.id}  line {target.line}  {target.source_hash[:12]}{adopted}"
         print(json.dumps(target.to_json()) if options.json else plain)
-    for problem in found.problems:
-        print(f"kernelllm: {problem}", file=sys.stderr)
+    say(*found.problems)
     if not found.targets and not found.problems:
         from pytest_kernelllm.discover.notebooks import marked_notebooks
 
         notebooks = [each for path in paths if path.is_dir() for each in marked_notebooks(path)]
         hint = f"; {notebooks[0]} is a notebook: move its class to a .py file" if notebooks else ""
-        print(f"kernelllm: no @triton_candidate in {' '.join(options.paths)}{hint}", file=sys.stderr)
+        say(f"no @triton_candidate in {' '.join(options.paths)}{hint}")
     return OK if found.targets else REJECTED
 
 
@@ -113,5 +113,5 @@ def _rank(options: argparse.Namespace) -> int:
         print(render(ranking, max(console.width, 100), console.is_terminal))
     if options.write:
         ranking.write_markers(options.write, overwrite=options.overwrite)
-        print(f"kernelllm: wrote {options.write}; run `pytest --kernelllm {options.write}`.", file=sys.stderr)
+        say(f"wrote {options.write}; run `pytest --kernelllm {options.write}`.")
     return OK if ranking.worth else REJECTED

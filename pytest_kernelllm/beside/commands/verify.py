@@ -25,6 +25,7 @@ from pytest_kernelllm.commands.common import (
     settings_of,
 )
 from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.core.words import say
 
 HELP = (
     "Judge candidate files against references. "
@@ -97,7 +98,7 @@ def _rows(file: Path, settings: Settings, options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as folder:
         found = pairs(file, Path(folder), left_out.__setitem__)
         for number, reason in left_out.items():
-            print(f"kernelllm: {file}, row {number}: {reason}.", file=sys.stderr)
+            say(f"{file}, row {number}: {reason}.")
         if not found:
             raise CommandError(f"{file} has no row that can be judged.")
         judged = _many(found, settings, options)

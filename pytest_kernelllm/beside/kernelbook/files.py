@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pytest_kernelllm.beside.kernelbook.row import KernelBookError
+from pytest_kernelllm.store.entry import write_atomic
 
 SUFFIXES = (".jsonl", ".parquet")
 
@@ -39,19 +39,8 @@ def write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        os.close(handle)
-        new = Path(name)
-        try:
-            if path.suffix == ".parquet":
-                _write_parquet(new, rows)
-            else:
-                lines = (json.dumps(row, allow_nan=False) + "\n" for row in rows)
-                new.write_text("".join(lines), encoding="utf-8")
-            new.chmod(0o644)
-            new.replace(path)
-        finally:
-            new.unlink(missing_ok=True)
+        content = _parquet(rows) if path.suffix == ".parquet" else _json_lines(rows)
+        write_atomic(path, content)
     except OSError as error:
         raise KernelBookError(f"{path} cannot be written: {error.strerror or error}.") from None
 
@@ -96,8 +85,12 @@ def _read_parquet(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    pyarrow = _pyarrow()
+def _json_lines(rows: Sequence[dict[str, Any]]) -> bytes:
+    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows).encode()
+
+
+def _parquet(rows: Sequence[dict[str, Any]]) -> bytes:
+    pyarrow, file = _pyarrow(), io.BytesIO()
     text, number = pyarrow.string(), pyarrow.int64()
     types = {"synthetic": pyarrow.bool_(), "uuid": number, "stars": number}
     types["licenses"] = pyarrow.list_(text)
@@ -105,7 +98,8 @@ def _write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
         [(name, pyarrow.float64() if name == "speedup" else text) for name in rows[0]["provenance"]]
     )
     schema = pyarrow.schema([(name, types.get(name, text)) for name in rows[0]])
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows), schema), path)
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows), schema), file)
+    return file.getvalue()
 
 
 def _pyarrow() -> Any:

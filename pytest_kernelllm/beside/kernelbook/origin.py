@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
 
 from pytest_kernelllm.beside.kernelbook.row import KernelBookError, Origin
+from pytest_kernelllm.core.git import git_says
 
 _LICENSE = re.compile(r"[\w.+-]+(?: (?:AND|OR|WITH) [\w.+-]+)*", re.ASCII)
 _REMOTE = re.compile(
@@ -44,10 +44,10 @@ def origin(root: Path, file: Path, licences: tuple[str, ...]) -> Origin:
     The commit is left out where it does not hold what was verified: the file is not in it, or files were edited since.
     Neither user nor password in a remote's address is kept.
     """
-    remote = _REMOTE.fullmatch(_git(root, "remote", "get-url", "origin"))
-    sha = _git(root, "rev-parse", "--verify", "HEAD") or None
-    edited = _git(root, "status", "--porcelain", "--untracked-files=no")
-    if edited or not _git(root, "ls-files", "--", str(file)):
+    remote = _REMOTE.fullmatch(git_says(root, "remote", "get-url", "origin").strip())
+    sha = git_says(root, "rev-parse", "--verify", "HEAD").strip() or None
+    edited = git_says(root, "status", "--porcelain", "--untracked-files=no")
+    if edited or not git_says(root, "ls-files", "--", str(file)):
         sha = None
     if remote is None:
         name = _project(root).get("name")
@@ -63,12 +63,3 @@ def _project(root: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
         return {}
     return table if isinstance(table, dict) else {}
-
-
-def _git(root: Path, *arguments: str) -> str:
-    """Returns what git prints, or nothing where it fails or is not installed."""
-    try:
-        done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)
-    except OSError:
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""

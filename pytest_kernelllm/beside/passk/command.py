@@ -22,6 +22,7 @@ from pytest_kernelllm.beside.passk.problems import Problem
 from pytest_kernelllm.beside.passk.records import Benchmark, LeftOut, TargetScore
 from pytest_kernelllm.beside.passk.table import render_benchmark
 from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.core.words import say
 from pytest_kernelllm.discover.scan import Scan, scan
 from pytest_kernelllm.report.progress import target_progress
 from pytest_kernelllm.session.session import open_session
@@ -98,7 +99,7 @@ def measure(root: Path, settings: Settings, requested: Requested) -> bool:
         open_session(root, settings, progress=doing, writers=True) as session,
     ):
         if session.search_in_words:
-            print(f"kernelllm: {session.search_in_words}", file=sys.stderr)
+            say(session.search_in_words)
         numbers = itertools.count(1)
 
         def finished(result: TargetScore | LeftOut) -> None:
@@ -115,11 +116,10 @@ def measure(root: Path, settings: Settings, requested: Requested) -> bool:
         )
     _write(benchmark, requested)
     if benchmark.usage:  # apart from the table, which is the same where everything was known
-        print(f"kernelllm: {benchmark.usage}", file=sys.stderr)
+        say(benchmark.usage)
     if benchmark.gpu:
-        print(f"kernelllm: {benchmark.gpu}", file=sys.stderr)
-    for problem in session.store.problems:
-        print(f"kernelllm: {problem}", file=sys.stderr)
+        say(benchmark.gpu)
+    say(*session.store.problems)
     if benchmark.unfinished:
         raise KeyboardInterrupt
     return not (benchmark.left_out or benchmark.total.inconclusive or benchmark.total.unanswered)

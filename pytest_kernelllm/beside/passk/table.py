@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from pytest_kernelllm.beside.passk.figures import RESULTS, SPEEDS
 from pytest_kernelllm.beside.passk.records import Benchmark, Score
 from pytest_kernelllm.core.words import counted
+from pytest_kernelllm.report.table import rendered
 
 
 def render_benchmark(benchmark: Benchmark, width: int, color: bool) -> str:
@@ -21,19 +21,12 @@ def render_benchmark(benchmark: Benchmark, width: int, color: bool) -> str:
         width: columns of the terminal.
         color: whether to use terminal colours.
     """
-    console = Console(
-        width=width, force_terminal=color, no_color=not color, highlight=False, legacy_windows=False
-    )
-    with console.capture() as capture:
-        console.print(_table(benchmark))
-        if benchmark.levels:
-            console.print(_levels(benchmark))
-            console.print(_decisions(benchmark))
-        if benchmark.total.rounds:
-            console.print(_rounds(benchmark))
-        for line in notes(benchmark):
-            console.print(line, markup=False, soft_wrap=True)
-    return "\n".join(line.rstrip() for line in capture.get().splitlines()).strip("\n")
+    tables = [_table(benchmark)]
+    if benchmark.levels:
+        tables += [_levels(benchmark), _decisions(benchmark)]
+    if benchmark.total.rounds:
+        tables.append(_rounds(benchmark))
+    return rendered(width, color, *tables, *notes(benchmark))
 
 
 def notes(benchmark: Benchmark) -> list[str]:

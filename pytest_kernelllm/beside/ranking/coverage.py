@@ -27,12 +27,6 @@ class Coverage:
     reason: str = ""
     """Why the store's kernels for its class do not count; empty if it has none."""
 
-    def __str__(self) -> str:
-        """Describes it in a few words."""
-        if not self.kernel:
-            return self.reason
-        return f"{self.kernel} {self.gain.value:.2f}x" if self.gain else self.kernel
-
 
 class Covered:
     """Looks modules up in a store, for the GPU of the model, or without one for verdicts of Triton's interpreter."""

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from kernelllm_judge.core.records import Ratio
 from pytest_kernelllm.beside.ranking.markers import Marker, markers_file
 from pytest_kernelllm.core.words import counted
+from pytest_kernelllm.report.table import rendered
 from pytest_kernelllm.suggest.style import Style
 
 WORTH_SHOWING = 0.01
@@ -132,15 +132,7 @@ def render(ranking: Ranking, width: int, color: bool) -> str:
     table.add_column("kernel", overflow="fold")
     for row in ranking.worth:
         table.add_row(*_cells(row, ranking, unit))
-    console = Console(
-        width=width, force_terminal=color, no_color=not color, highlight=False, legacy_windows=False
-    )
-    with console.capture() as capture:
-        if ranking.worth:
-            console.print(table)
-        for line in _sentences(ranking, unit):
-            console.print(escape(line), soft_wrap=True)
-    return "\n".join(line.rstrip() for line in capture.get().splitlines()).strip("\n")
+    return rendered(width, color, *([table] if ranking.worth else []), *_sentences(ranking, unit))
 
 
 @dataclass(frozen=True)
