@@ -68,7 +68,7 @@ def in_home(environ: Mapping[str, str]) -> Iterator[str]:
             yield f"the file ~/{name}"
 
 
-def ingit_says(folder: Path, server: str) -> Iterator[str]:
+def in_git(folder: Path, server: str) -> Iterator[str]:
     """Yields the settings of git by which code in a checkout gets a login, and the files that they are in.
 
     A helper that the machine's own configuration names (``/etc/gitconfig``), as some installations of git do, counts

@@ -7,6 +7,7 @@ import pyarrow.parquet
 import pytest
 from exported import make_project
 from projects import ANSWER, COMMAND, LAYERS, PROBLEM
+from repository import git
 
 from pytest_kernelllm.beside.kernelbook.files import read, write
 from pytest_kernelllm.beside.kernelbook.read import references
@@ -57,11 +58,6 @@ def project_of(tmp_path, monkeypatch, text=LAYERS):
 
 def rows_of(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def git(path, *arguments):
-    command = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c", *arguments]
-    return subprocess.run(command, cwd=path, check=True, capture_output=True, text=True).stdout.strip()
 
 
 @pytest.fixture(scope="module")

@@ -25,17 +25,24 @@ def kernel(target: Target, body: str = BODY) -> Candidate:
     return Candidate(target.id, source, "inductor")
 
 
-def accepted(candidate: Candidate, speedup: float = 1.83) -> Verdict:
-    """Accepted and timed on a GPU."""
+def timed(case: str = "default", speedup: float = 1.83) -> Timing:
+    """Times of one case on a GPU."""
     spread = Spread(10.0, 11.0, 12.0)
     ratio = Ratio(speedup, speedup - 0.03, speedup + 0.03)
-    timing = Timing("default", spread, spread, spread, spread, ratio, spread, spread, Ratio(1.2, 1.1, 1.3))
-    checks = (
-        Check("screen", True, 0.0, 0.0),
-        Check("output 0 at n=6", True, 3e-07, 2.4e-06),
-        Check("output 0 at n=64", True, 1e-07, 2.4e-06),
-    )
-    return Verdict("accepted", "timing", "", candidate.kernel_hash, H200, "", checks, (timing,), ("default",))
+    return Timing(case, spread, spread, spread, spread, ratio, spread, spread, Ratio(1.2, 1.1, 1.3))
+
+
+CHECKS = (
+    Check("screen", True, 0.0, 0.0),
+    Check("output 0 at n=6", True, 3e-07, 2.4e-06),
+    Check("output 0 at n=64", True, 1e-07, 2.4e-06),
+)
+
+
+def accepted(candidate: Candidate, speedup: float = 1.83) -> Verdict:
+    """Accepted and timed on a GPU."""
+    timing = (timed(speedup=speedup),)
+    return Verdict("accepted", "timing", "", candidate.kernel_hash, H200, "", CHECKS, timing, ("default",))
 
 
 def untimed(candidate: Candidate) -> Verdict:
