@@ -87,7 +87,7 @@ def slots(
     worker: int = 0,
     workers: int = 1,
 ) -> list[Slot]:
-    """Returns as many slots as are of use, spread over GPUs; of several pytest-xdist workers, each gets a part of them.
+    """Returns as many slots as this machine can keep busy, spread over GPUs; of several pytest-xdist workers, each gets a part of them.
 
     Args:
         settings: how many processes in all, if that is set.

@@ -32,7 +32,7 @@ class JobQueue(Generic[T]):
     """The jobs that are left. Every job is taken once, or again after it was given up. Thread-safe."""
 
     def __init__(self, slots: int) -> None:
-        """Holds nothing yet. ``slots`` take jobs, one each at a time."""
+        """Makes an empty queue. ``slots`` take jobs, one each at a time."""
         self._slots = slots
         self._changed = threading.Condition()  # whose lock one thread may take again
         self._jobs: dict[str, deque[T]] = {}

@@ -108,7 +108,7 @@ class Engine:
     """Does jobs in slots, each of which is begun when there is enough to do for it. Close it with ``with``."""
 
     def __init__(self, slots: Sequence[Transport] = (), limit: int = sys.maxsize) -> None:
-        """Starts nothing yet.
+        """Makes an engine; a slot is started when there is enough to do for it.
 
         Args:
             slots: each does one job at a time.

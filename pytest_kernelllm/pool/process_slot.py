@@ -19,7 +19,7 @@ class ProcessSlot:
     """A ``Transport`` to a process. A job whose process ends is done once more, as the first one of a fresh process."""
 
     def __init__(self, module: str, slot: Slot, stage_seconds: float = math.inf) -> None:
-        """Starts nothing yet.
+        """Makes a slot; ``start`` starts its process.
 
         Args:
             module: run as ``python -m module FD``, at most once at a time.

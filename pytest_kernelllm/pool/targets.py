@@ -39,7 +39,7 @@ class TargetLoader:
     """Loads targets, and writes and renders candidates for them. Keeps the last ones."""
 
     def __init__(self, environment: Environment, in_stage: InStage = unwatched) -> None:
-        """Loads nothing yet.
+        """Makes a loader; a target is loaded by the first request for it.
 
         Args:
             environment: where the candidates are judged.

@@ -40,7 +40,7 @@ class Style:
     """The formatter and the linter of one project, each run in a process of its own."""
 
     def __init__(self, root: Path) -> None:
-        """Runs nothing yet.
+        """Makes a style; formatter and linter run when a file needs them.
 
         Args:
             root: the project root; configuration is looked up from the formatted file's folder upwards.

@@ -25,7 +25,7 @@ class JudgingActor:
     """Does one job at a time on the CPUs and the GPU that Ray gave to its actor."""
 
     def __init__(self, module: str, handshake: dict[str, Any], stage_seconds: float, threads: int) -> None:
-        """Starts nothing yet.
+        """Makes the actor; its judging process starts with the first job.
 
         Args:
             module: the judging process's, as for ``ProcessSlot``.

@@ -60,7 +60,7 @@ class ActorSlot:
     """A ``Transport`` to an actor. A job whose actor is lost is done once more in another slot."""
 
     def __init__(self, cluster: Cluster, slot: RaySlot) -> None:
-        """Starts nothing yet."""
+        """Makes a slot; ``start`` starts its actor."""
         self.starts = 0
         self._cluster = cluster
         self._slot = slot

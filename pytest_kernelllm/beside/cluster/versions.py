@@ -29,7 +29,7 @@ class NodeChecks:
     """Remembers which nodes are refused, and reports each once, as soon as another one is used. Thread-safe."""
 
     def __init__(self, environment: Environment, say: Callable[[str], None]) -> None:
-        """Refuses none yet.
+        """Starts with every node allowed.
 
         Args:
             environment: where verdicts hold.

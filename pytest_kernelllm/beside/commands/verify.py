@@ -177,7 +177,7 @@ class _Lines:
         self._file = path.open("wb", buffering=0) if path else None
 
     def __enter__(self) -> Self:
-        """Writes nothing yet."""
+        """Returns itself."""
         return self
 
     def __exit__(self, *exc: object) -> None:

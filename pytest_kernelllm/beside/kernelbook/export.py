@@ -103,7 +103,7 @@ def _made(root: Path, target: Target, records: Iterable[KernelRecord]) -> _Made:
 def _judged(
     made: Sequence[_Made], settings: Settings, left_out: Callable[[str], None]
 ) -> list[tuple[_Made, Verdict]]:
-    """Judges each pair as whoever reads the data set would, and returns those that were accepted."""
+    """Judges each pair as a reader of the data set would, and returns those that were accepted."""
     found: dict[str, Verdict] = {}
 
     def done(judged: Judged) -> None:

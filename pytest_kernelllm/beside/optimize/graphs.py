@@ -120,7 +120,7 @@ class Parts:
     """The modules of a model, which every call needs. The tree is walked again only after it changed; no module is kept alive."""
 
     def __init__(self) -> None:
-        """Knows none yet."""
+        """Starts without modules; the first call walks the tree."""
         self._below: tuple[weakref.ref[nn.Module], ...] = ()
         self._children: tuple[int, ...] | None = None
 

@@ -165,7 +165,7 @@ class Replacement:
     """Replaces modules one by one; all instances of a class share the objects of its kernel."""
 
     def __init__(self, index: KernelIndex) -> None:
-        """Replaces nothing yet."""
+        """Takes the index of kernels to choose from."""
         self.index = index
         self.swaps: list[Swap] = []
         self._kernels: dict[tuple[type[nn.Module], str], TextKernel] = {}

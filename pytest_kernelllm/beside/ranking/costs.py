@@ -42,15 +42,8 @@ class Cost:
 
     def plus(self, other: Cost, times: int) -> Cost:
         """Adds ``times`` as much of each field."""
-        return Cost(
-            self.microseconds + times * other.microseconds,
-            self.fused + times * other.fused,
-            self.roofline + times * other.roofline,
-            self.operations + times * other.operations,
-            self.bytes + times * other.bytes,
-            self.fused_bytes + times * other.fused_bytes,
-            self.flops + times * other.flops,
-        )
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Cost(*(mine + times * theirs for mine, theirs in pairs))
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ class KnownIntegers(DispatchMode):
     """Computes tensors of integers and booleans on the CPU beside the device ``meta``, as far as they depend on no others."""
 
     def __init__(self) -> None:
-        """Knows nothing yet; what is learnt in one block is known in the next."""
+        """Starts without values; those of one block are kept for the next."""
         super().__init__()
         self._values: Any = WeakTensorKeyDictionary()
 
