@@ -137,14 +137,14 @@ def _show(verdict: Verdict) -> None:
 
 
 def _many(given: list[Pair], settings: Settings, options: argparse.Namespace) -> int:
-    from pytest_kernelllm.report.progress import judging_progress
+    from pytest_kernelllm.report.progress import live_progress
 
     counts = {"accepted": 0, "rejected": 0, "inconclusive": 0}
     verdicts: list[Verdict] = []
     to_file = options.json and options.json != "-"
     with (
         _Lines(Path(options.json) if to_file else None) as lines,
-        judging_progress(len(given)) as advance,
+        live_progress(len(given)) as (_, advance),
     ):
 
         def done(judged: Judged) -> None:
@@ -152,12 +152,12 @@ def _many(given: list[Pair], settings: Settings, options: argparse.Namespace) ->
             if not judged.same_as:
                 verdicts.append(judged.verdict)
             lines.write(judged.to_line() if options.json else judged.in_words())
-            advance()
+            advance(not judged.same_as)
 
         verify_all(given, settings, done, options.reject_below)
     if lines.failure:
         raise CommandError(f"{options.json} cannot be written ({lines.failure}); the other lines are above.")
-    print("kernelllm: " + ", ".join(f"{n} {name}" for name, n in counts.items()), file=sys.stderr)
+    say(", ".join(f"{n} {name}" for name, n in counts.items()))
     if options.durations:
         _show_durations(verdicts)
     return UNJUDGED if counts["inconclusive"] else REJECTED if counts["rejected"] else OK

@@ -24,7 +24,7 @@ from pytest_kernelllm.beside.passk.table import render_benchmark
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.words import say
 from pytest_kernelllm.discover.scan import Scan, scan
-from pytest_kernelllm.report.progress import target_progress
+from pytest_kernelllm.report.progress import live_progress
 from pytest_kernelllm.session.session import open_session
 
 LOG = "bench.log"
@@ -95,7 +95,7 @@ def measure(root: Path, settings: Settings, requested: Requested) -> bool:
     targets = requested.found.targets
     with (
         _interrupted_by(signal.SIGTERM),
-        target_progress(len(targets)) as (doing, done),
+        live_progress(len(targets)) as (doing, done),
         open_session(root, settings, progress=doing, writers=True) as session,
     ):
         if session.search_in_words:
