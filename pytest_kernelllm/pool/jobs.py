@@ -211,8 +211,8 @@ class Engine:
             slot.start()
             while (task := self._queue.take(groups)) is not None:
                 before = slot.starts
-                self._do(task, slot)
-                groups = kept_after(task, groups if slot.starts == before else None)
+                same = self._do(task, slot) and slot.starts == before
+                groups = kept_after(task, groups if same else None)
         except CannotStart as failure:
             self._give_up(task, str(failure))
         except Exception as error:  # whoever waits must get a reply
@@ -220,9 +220,11 @@ class Engine:
         finally:
             slot.end()
 
-    def _do(self, task: Task, slot: Transport) -> None:
+    def _do(self, task: Task, slot: Transport) -> bool:
+        """Does a job; returns whether there was a reply, so that what replied is still there."""
         try:
             task.future.set_result(slot.do(task.job))
+            return True
         except CannotStart:
             raise
         except (ProcessLost, StageOverdue) as failure:
@@ -235,6 +237,7 @@ class Engine:
         except Exception as error:  # whoever waits must get it
             task.future.set_exception(PoolFailed(f"The pool failed: {type(error).__name__}: {error}"))
             slot.end()  # it may still send a reply, which would be taken for the next job's
+        return False
 
     def _give_up(self, task: Task | None, why: str) -> None:
         """A slot in which nothing starts leaves its job to the others, and takes no more."""
