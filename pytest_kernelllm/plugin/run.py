@@ -6,6 +6,7 @@ import hashlib
 import inspect
 from collections.abc import Generator
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -207,7 +208,7 @@ class Run:
         from pytest_kernelllm.report.summary import write_summary
         from pytest_kernelllm.suggest.suggestions import write_suggestions
 
-        self.config.pluginmanager.import_plugin(PASS_AT_K)
+        self.config.pluginmanager.register(import_module(PASS_AT_K), PASS_AT_K)
         order = {candidate: number for number, candidate in enumerate([*self.session.candidate_ids, ADOPTED])}
         outcomes = sorted(self.outcomes.values(), key=lambda outcome: order[outcome.id])
         slots, spans = self.session.usage
