@@ -25,7 +25,7 @@ PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 DEMO := examples/llm_blocks examples/transformers_layers
 EXAMPLES := $(DEMO) examples/training_blocks
 
-.PHONY: help venv demo test test-slow test-gpu bench catch golden lint format docs linkcheck constraints clean
+.PHONY: help venv demo test test-slow test-gpu bench catch golden lint structure format docs linkcheck constraints clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -71,6 +71,9 @@ lint: $(READY)  ## style, formatting, types and layers
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
 	$(PY) -c 'import importlinter.cli; importlinter.cli.lint_imports_command()'
+
+structure: $(READY)  ## lines, modules, folders, and the arrows and circles of imports between folders (ARGS=--arrows lists them)
+	$(PY) docs/_tools/structure.py $(ARGS)
 
 format: $(READY)  ## fix style and formatting in place
 	$(PY) -m ruff check --fix

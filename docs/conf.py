@@ -42,7 +42,7 @@ nitpick_ignore_regex = [(r"py:.*", r"(?!pytest_kernelllm\.|kernelllm_runtime\.).
 nitpick_ignore = [
     ("py:class", "kernelllm_runtime.marker.MODULE"),  # a type variable
     ("py:class", "kernelllm_runtime.instance.Swap"),  # in a private field
-    ("py:class", "pytest_kernelllm.ranking.markers.Marker"),  # in a private field
+    ("py:class", "pytest_kernelllm.beside.ranking.markers.Marker"),  # in a private field
 ]
 # What a command prints may look like a command (a comment's `#`). Tests parse all other blocks.
 suppress_warnings = ["misc.highlighting_failure"]

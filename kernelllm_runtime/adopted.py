@@ -10,9 +10,6 @@ interpreter, which helps in debugging and tests but is thousands of times slower
 
 from __future__ import annotations
 
-import sys
-import warnings
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -24,39 +21,6 @@ ORIGINAL = "__kernelllm_original__"
 
 class KernelLLMWarning(UserWarning):
     """An adopted kernel cannot be used and the original runs; the text states what to do."""
-
-
-def adopt(cls: type, kernel: str) -> None:
-    """Makes a class run an adopted kernel: replaces ``cls.forward`` by a function that chooses at every call.
-
-    The original remains available as ``cls.forward.__kernelllm_original__``; ``state_dict``, pickles, copies
-    and subclasses do not change. The kernel is not imported yet. Another call replaces the earlier kernel, with a
-    ``KernelLLMWarning`` if that was another file's choice.
-
-    Args:
-        cls: an ``nn.Module`` class.
-        kernel: dotted path of the kernel module. For a marker in a file outside any package it is first looked up
-            beside that file.
-
-    Raises:
-        TypeError: the class has no ``forward`` that is a plain function.
-    """
-    from kernelllm_runtime.install import install
-    from kernelllm_runtime.kernel import Kernel
-
-    names = caller(sys._getframe()).f_globals
-    file = names.get("__file__")
-    marker = Path(file).absolute() if file else None
-    earlier = getattr(vars(cls).get("forward"), DISPATCHER, None)
-    install(cls, Kernel(cls.__qualname__, kernel, marker, loose=not names.get("__package__")))
-    if earlier is None or earlier.kernel.dotted == kernel or earlier.kernel.marker in (None, marker):
-        return
-    warnings.warn(
-        f"{marker} adopts the kernel {kernel} for {cls.__qualname__}, and {earlier.kernel.marker} adopted {earlier.kernel.dotted}; "
-        "the last one counts, so leave kernel= in one of them.",
-        KernelLLMWarning,
-        stacklevel=3,
-    )
 
 
 def explain(module: Any, *args: Any, **kwargs: Any) -> str:

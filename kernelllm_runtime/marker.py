@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, overload
 
-from kernelllm_runtime.adopted import adopt, caller
+from kernelllm_runtime.adopted import caller
 
 MODULE = TypeVar("MODULE", bound=type)
 
@@ -162,6 +162,8 @@ def triton_candidate(
         setattr(target, OPTIONS_ATTRIBUTE, options)
         setattr(target, MARKS_ATTRIBUTE, {**vars(target).get(MARKS_ATTRIBUTE, {}), marking: options})
         if kernel is not None:
+            from kernelllm_runtime.install import adopt  # with torch, which marking alone does not need
+
             adopt(target, kernel)
         return target
 

@@ -7,9 +7,9 @@ from kernelllm_runtime import __version__, triton_candidate
 
 if TYPE_CHECKING:
     from kernelllm_judge.in_memory import adopt, judge
+    from pytest_kernelllm.beside.optimize.model import optimize_model
+    from pytest_kernelllm.beside.ranking.model import rank
     from pytest_kernelllm.models.kernelllm import KernelLLM
-    from pytest_kernelllm.optimize.model import optimize_model
-    from pytest_kernelllm.ranking.model import rank
 
 __all__ = ["KernelLLM", "__version__", "adopt", "judge", "optimize_model", "rank", "triton_candidate"]
 
@@ -18,8 +18,8 @@ _HOMES = {
     "KernelLLM": "pytest_kernelllm.models.kernelllm",
     "adopt": "kernelllm_judge.in_memory",
     "judge": "kernelllm_judge.in_memory",
-    "optimize_model": "pytest_kernelllm.optimize.model",
-    "rank": "pytest_kernelllm.ranking.model",
+    "optimize_model": "pytest_kernelllm.beside.optimize.model",
+    "rank": "pytest_kernelllm.beside.ranking.model",
 }
 
 

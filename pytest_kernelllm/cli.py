@@ -12,23 +12,24 @@ from collections.abc import Sequence
 
 from kernelllm_judge.core.errors import ConfigError
 from pytest_kernelllm.commands.common import UNJUDGED, CommandError
+from pytest_kernelllm.core.words import say
 
-COMMANDS = (
-    "scan",
-    "generate",
-    "repl",
-    "verify",
-    "bench",
-    "apply",
-    "revert",
-    "suggest",
-    "report",
-    "export",
-    "store",
-    "doctor",
-)
-"""Each is a module of ``commands``."""
-
+WAY, BESIDE = "pytest_kernelllm.commands", "pytest_kernelllm.beside.commands"
+COMMANDS = {
+    "scan": BESIDE,
+    "generate": WAY,
+    "repl": BESIDE,
+    "verify": BESIDE,
+    "bench": BESIDE,
+    "apply": WAY,
+    "revert": WAY,
+    "suggest": WAY,
+    "report": WAY,
+    "export": BESIDE,
+    "store": WAY,
+    "doctor": WAY,
+}
+"""Each is a module of that package."""
 
 CLOSED_PIPE = 128 + signal.SIGPIPE
 """The exit code where nobody reads the output any more, as a shell gives it."""
@@ -36,38 +37,39 @@ CLOSED_PIPE = 128 + signal.SIGPIPE
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; its exit code."""
-    options = _parser().parse_args(argv)
+    options = _parser(sys.argv[1:] if argv is None else argv).parse_args(argv)
     try:
         code = int(options.run(options))
         sys.stdout.flush()
         return code
     except (CommandError, ConfigError) as error:
-        print(f"kernelllm: {error}", file=sys.stderr)
+        say(error)
         return UNJUDGED
     except KeyboardInterrupt:
-        print("kernelllm: interrupted; what was finished is kept.", file=sys.stderr)
+        say("interrupted; what was finished is kept.")
         return 130
     except BrokenPipeError:  # of `kernelllm … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor does Python complain at its end
         return CLOSED_PIPE
     except OSError as error:  # a full disk, a folder that is not there
-        print(f"kernelllm: {error}", file=sys.stderr)
+        say(error)
         return UNJUDGED
     except (
         BaseException
     ):  # also a user's sys.exit(): Python's own exit code for it would be that of a verdict
         traceback.print_exc()
-        print("kernelllm: this should not have happened; please report it.", file=sys.stderr)
+        say("this should not have happened; please report it.")
         return UNJUDGED
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(argv: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """The parser for a command line: with the command that it names, or for lack of one with all of them."""
     parser = argparse.ArgumentParser(
         "kernelllm", description="Triton kernels for marked PyTorch modules: written, proven, adopted."
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name in COMMANDS:
-        module = importlib.import_module(f"pytest_kernelllm.commands.{name}")
+    for name in [name for name in argv[:1] if name in COMMANDS] or COMMANDS:
+        module = importlib.import_module(f"{COMMANDS[name]}.{name}")
         command = commands.add_parser(name, help=module.HELP, description=module.HELP)
         module.add(command)
         command.set_defaults(run=module.run)

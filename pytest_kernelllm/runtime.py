@@ -1,5 +1,5 @@
 """Names that users import: what adopted classes do at run time is in ``kernelllm_runtime``."""
 
-from kernelllm_runtime.adopted import DISPATCHER, KernelLLMWarning, adopt, explain
+from kernelllm_runtime.adopted import DISPATCHER, KernelLLMWarning, explain
 
-__all__ = ["DISPATCHER", "KernelLLMWarning", "adopt", "explain"]
+__all__ = ["DISPATCHER", "KernelLLMWarning", "explain"]

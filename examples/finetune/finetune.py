@@ -20,10 +20,10 @@ from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import SFTConfig, SFTTrainer
 
-from pytest_kernelllm.kernelbook.files import read
-from pytest_kernelllm.kernelbook.form import candidate_of, renamed
-from pytest_kernelllm.kernelbook.row import KernelBookError, pair_of
-from pytest_kernelllm.kernelbook.same_program import known_problems, same_program
+from pytest_kernelllm.beside.kernelbook.files import read
+from pytest_kernelllm.beside.kernelbook.form import candidate_of, renamed
+from pytest_kernelllm.beside.kernelbook.row import KernelBookError, pair_of
+from pytest_kernelllm.beside.kernelbook.same_program import known_problems, same_program
 from pytest_kernelllm.models.prompt import TEMPLATE, fill
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pytest_kernelllm.commands.common import OK, UNJUDGED, CommandError
 from pytest_kernelllm.commands.project import ProjectContext, project_here
+from pytest_kernelllm.core.words import say
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.suggest.edit import EditError
 from pytest_kernelllm.suggest.files import PatchError
@@ -39,8 +40,7 @@ def run(options: argparse.Namespace) -> int:
         found = offers(store, _paths(root, store, options.names))
     except PatchError as error:
         raise CommandError(str(error)) from None
-    for problem in store.problems:
-        print(f"kernelllm: {problem}", file=sys.stderr)
+    say(*store.problems)
     if options.interactive:
         from pytest_kernelllm.commands.ask import ask_for_each
 
@@ -81,7 +81,7 @@ def _apply_all(project: ProjectContext, found: Sequence[Offer]) -> int:
                 names.append(offer.name)
         except (PatchError, EditError) as error:
             failed = True
-            print(f"kernelllm: {error}", file=sys.stderr)
+            say(error)
     try:
         if change := combined(root, adoptions, targets, folder, style):
             apply(root, change)
@@ -90,5 +90,5 @@ def _apply_all(project: ProjectContext, found: Sequence[Offer]) -> int:
     for name in names:
         print(f"applied {name}")
     for note in style.notes:
-        print(f"kernelllm: {note}", file=sys.stderr)
+        say(note)
     return UNJUDGED if failed else OK

@@ -16,11 +16,11 @@ from kernelllm_judge.environment import find_environment, find_gpu
 from kernelllm_judge.isolation.isolation import IsolationError
 from kernelllm_judge.target.errors import TargetError, in_one_line
 from pytest_kernelllm.commands.common import OK, REJECTED, find_target, settings_of
-from pytest_kernelllm.core.words import counted
+from pytest_kernelllm.core.applies import difference, interpreting, same
+from pytest_kernelllm.core.words import counted, say
 from pytest_kernelllm.discover.adoption import adopted_file, adoption_state
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.generate.protocol import GenerateError
-from pytest_kernelllm.optimize.environment import difference, interpreting, same
 from pytest_kernelllm.session.session import Session, open_session
 
 HELP = (
@@ -56,8 +56,7 @@ def run(options: argparse.Namespace) -> int:
             adopted = [target for target in found.targets if target.kernel is not None]
             print(f"{'adopted:':<16}{len(adopted)} of {len(found.targets)} marked classes")
             good = [_read(session, target, known) for target in adopted]
-        for problem in problems:
-            print(f"kernelllm: {problem}", file=sys.stderr)
+        say(*problems)
     return OK if all(good) else REJECTED
 
 

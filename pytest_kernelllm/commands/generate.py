@@ -18,6 +18,7 @@ from pytest_kernelllm.commands.common import (
     settings_of,
 )
 from pytest_kernelllm.core.outcome import Outcome
+from pytest_kernelllm.core.words import say
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.session.session import Session, open_session
 
@@ -41,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     settings = settings_of(options)
     target = find_target(options.target)
     try:
-        with open_session(Path.cwd(), settings, progress=_say) as session:
+        with open_session(Path.cwd(), settings, progress=say) as session:
             if len(session.candidate_ids) == 1:
                 _watch(session, target)
             written = 0
@@ -68,7 +69,7 @@ def _print(draft: Outcome, completion: Completion, *, raw: bool) -> bool:
         note = f", {completion.note}" if completion.note else ""
         print(f"# ---- {draft.id}{note}\n{text}", flush=True)
     else:
-        _say(f"{draft.id}: {draft.why}")
+        say(f"{draft.id}: {draft.why}")
     return bool(text)
 
 
@@ -77,11 +78,7 @@ def _verdict(session: Session, target: Target, candidate: CandidateId) -> bool:
     outcome = session.outcome(target, candidate)
     verdict = outcome.verdict
     if verdict is None:
-        _say(f"{candidate}: {outcome.reason}")
+        say(f"{candidate}: {outcome.reason}")
         return False
-    _say(f"{candidate}: {verdict.in_words()}")
+    say(f"{candidate}: {verdict.in_words()}")
     return verdict.accepted
-
-
-def _say(text: str) -> None:
-    print(f"kernelllm: {text}", file=sys.stderr, flush=True)

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 
 from pytest_kernelllm.commands.common import OK, CommandError
+from pytest_kernelllm.report.html.page import HtmlError, check_html, write_page
+from pytest_kernelllm.report.read import ReportError, read_report
 
 HELP = "Make an HTML page from a report that `pytest --kernelllm-report` wrote, such as that of a CI run."
 
@@ -18,9 +20,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Writes the page; exit code 0."""
-    from pytest_kernelllm.report.html.page import HtmlError, check_html, write_page
-    from pytest_kernelllm.report.read import ReportError, read_report
-
     file, page = Path(options.report), Path(options.html)
     try:
         check_html(page)

@@ -12,7 +12,7 @@ from kernelllm_judge.core.records import KernelRecord, Ratio, mean_ratio
 from pytest_kernelllm.commands.common import OK, REJECTED, CommandError
 from pytest_kernelllm.commands.project import project_here
 from pytest_kernelllm.core.history import Run
-from pytest_kernelllm.core.words import counted
+from pytest_kernelllm.core.words import counted, say
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.store.hub import HubError, HubStore, Pulled
@@ -59,8 +59,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"deleted the entries of {counted(deleted, 'target')}")
     else:
         print(f"{counted(len(records), 'verdict')} and {counted(len(runs), 'recorded run')} intact")
-    for problem in store.problems:
-        print(f"kernelllm: {problem}", file=sys.stderr)
+    say(*store.problems)
     return REJECTED if store.problems else OK
 
 
@@ -91,7 +90,7 @@ def _share(store: Store, options: argparse.Namespace) -> int:
         )
     address, pulled = options.arguments[0], Pulled()
     try:
-        hub = HubStore(address, lambda text: print(f"kernelllm: {text}", file=sys.stderr))
+        hub = HubStore(address, say)
         if options.action == "push":
             count, new = hub.push(store)
             print(f"{address} has {counted(count, 'verdict')} of {store.path.name}/, {new} of them new")
@@ -106,8 +105,7 @@ def _share(store: Store, options: argparse.Namespace) -> int:
     if pulled.unusable:
         skipped = counted(pulled.unusable, "file")
         print(f"{skipped} skipped: damaged, too large or of another version", file=sys.stderr)
-    for problem in store.problems:
-        print(f"kernelllm: {problem}", file=sys.stderr)
+    say(*store.problems)
     return REJECTED if pulled.unusable else OK
 
 

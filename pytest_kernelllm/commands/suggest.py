@@ -11,9 +11,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_kernelllm.commands.common import OK, REJECTED, UNJUDGED, CommandError
+from pytest_kernelllm.commands.project import project_here
+from pytest_kernelllm.core.git import work_tree
+from pytest_kernelllm.core.words import say
+from pytest_kernelllm.report.html.page import HtmlError, check_html, write_page
+from pytest_kernelllm.report.markdown import code
+from pytest_kernelllm.report.read import Report, ReportError
+from pytest_kernelllm.suggest.github.artifact import PAGE, read_artifact
+from pytest_kernelllm.suggest.github.context import read_job
+from pytest_kernelllm.suggest.github.dry_run import dry_run
+from pytest_kernelllm.suggest.github.errors import ApiError, GitError, SuggestionRefused
+from pytest_kernelllm.suggest.github.git import Git
+from pytest_kernelllm.suggest.github.guard import check_suggest, check_verify
+from pytest_kernelllm.suggest.github.pack import pack, publish
+from pytest_kernelllm.suggest.github.runner import ActionsRunner
+from pytest_kernelllm.suggest.place import FOLDER
+from pytest_kernelllm.web.secret import Secret
 
 if TYPE_CHECKING:
-    from pytest_kernelllm.report.read import Report
     from pytest_kernelllm.suggest.github.flow import SuggestOutcome
 
 HELP = "The steps of the GitHub action: check the job, pack what was verified, open a pull request."
@@ -59,14 +74,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _dry_run(options: argparse.Namespace) -> int:
-    from pytest_kernelllm.commands.project import project_here
-    from pytest_kernelllm.report.read import ReportError
-    from pytest_kernelllm.suggest.github.artifact import read_artifact
-    from pytest_kernelllm.suggest.github.dry_run import dry_run
-    from pytest_kernelllm.suggest.github.errors import GitError, SuggestionRefused
-    from pytest_kernelllm.suggest.github.pack import pack
-    from pytest_kernelllm.suggest.patch import work_tree
-
     project, given = project_here(), Path(getattr(options, "from"))
     top = work_tree(project.root)
     if top is None:
@@ -93,11 +100,6 @@ def _dry_run(options: argparse.Namespace) -> int:
 
 
 def _guard(options: argparse.Namespace) -> int:
-    from pytest_kernelllm.suggest.github.context import read_job
-    from pytest_kernelllm.suggest.github.errors import SuggestionRefused
-    from pytest_kernelllm.suggest.github.guard import check_suggest, check_verify
-    from pytest_kernelllm.suggest.github.runner import ActionsRunner
-
     try:
         job = read_job(os.environ)
         if options.mode == "suggest":
@@ -113,11 +115,6 @@ def _guard(options: argparse.Namespace) -> int:
 
 
 def _pack(options: argparse.Namespace) -> int:
-    from pytest_kernelllm.report.read import ReportError
-    from pytest_kernelllm.suggest.github.artifact import PAGE
-    from pytest_kernelllm.suggest.github.pack import pack, publish
-    from pytest_kernelllm.suggest.github.runner import ActionsRunner
-
     runner, folder = ActionsRunner(os.environ), Path(options.artifact)
     try:
         report = pack(Path(options.report), folder)
@@ -134,8 +131,6 @@ def _pack(options: argparse.Namespace) -> int:
 
 def _write_page(page: Path, report: Report) -> None:
     """Writes the report for people beside the one for programs, where the extra for it is installed."""
-    from pytest_kernelllm.report.html.page import HtmlError, check_html, write_page
-
     page.unlink(missing_ok=True)
     try:
         check_html(page)
@@ -145,16 +140,9 @@ def _write_page(page: Path, report: Report) -> None:
 
 
 def _propose(options: argparse.Namespace) -> int:
-    from pytest_kernelllm.suggest.github.artifact import read_artifact
+    # They need httpx2, which the other steps do without.
     from pytest_kernelllm.suggest.github.client import GitHub
-    from pytest_kernelllm.suggest.github.context import read_job
-    from pytest_kernelllm.suggest.github.errors import ApiError, GitError, SuggestionRefused
     from pytest_kernelllm.suggest.github.flow import suggest
-    from pytest_kernelllm.suggest.github.git import Git
-    from pytest_kernelllm.suggest.github.guard import check_suggest
-    from pytest_kernelllm.suggest.github.runner import ActionsRunner
-    from pytest_kernelllm.suggest.place import FOLDER
-    from pytest_kernelllm.web.secret import Secret
 
     text = os.environ.pop(TOKEN, "").strip()
     token, runner = (Secret(text) if text else None), ActionsRunner(os.environ)
@@ -181,8 +169,6 @@ def _propose(options: argparse.Namespace) -> int:
 
 
 def _summary(outcome: SuggestOutcome) -> str:
-    from pytest_kernelllm.report.markdown import code
-
     link = f" {outcome.url}" if outcome.url else ""
     without = "".join(f"\n- {code(k.target)} is left out: {code(k.reason)}" for k in outcome.left_out)
     return f"## Suggested kernels: {outcome.result}\n\n{code(outcome.sentence)}{link}\n{without}\n"
@@ -195,7 +181,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return run(parser.parse_args(argv))
     except CommandError as error:
-        print(f"kernelllm: {error}", file=sys.stderr)
+        say(error)
         return UNJUDGED
 
 

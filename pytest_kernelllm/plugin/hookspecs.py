@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kernelllm_judge.core.records import Target
     from pytest_kernelllm.core.outcome import Outcome
     from pytest_kernelllm.generate.protocol import Generator
@@ -39,3 +41,14 @@ def pytest_kernelllm_tolerance(config: pytest.Config, target: Target) -> float |
 @pytest.hookspec
 def pytest_kernelllm_verdict(config: pytest.Config, outcome: Outcome) -> None:
     """Reacts to what became of a candidate; called once for each, in the process that reports the session."""
+
+
+@pytest.hookspec
+def pytest_kernelllm_summary(  # type: ignore[empty-body]  # as above
+    outcomes: Sequence[Outcome], generators: Sequence[str], samples: int
+) -> list[str]:
+    """Returns lines that stand below the closing table.
+
+    ``outcomes`` are those of all candidates of all targets, ``generators`` the names of who wrote them, in the run's order, and
+    ``samples`` the candidates that were asked for per target and generator.
+    """

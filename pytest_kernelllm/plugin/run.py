@@ -6,6 +6,7 @@ import hashlib
 import inspect
 from collections.abc import Generator
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,9 @@ from pytest_kernelllm.models.generator import PromptHook
 from pytest_kernelllm.plugin.items import CandidateItem, TargetFile
 from pytest_kernelllm.plugin.reports import check_reports, write_reports
 from pytest_kernelllm.session.session import Session
+
+PASS_AT_K = "pytest_kernelllm.beside.passk.summary"
+"""The plugin that adds pass@k below the closing table; known by its name only, because it is beside the way."""
 
 USAGE = "kernelllm-usage"
 """Key under which pytest-xdist's workers report ``Session.usage``."""
@@ -201,14 +205,17 @@ class Run:
                 terminalreporter.section("kernelllm")
                 terminalreporter.write_line(self._no_target())
             return
-        from pytest_kernelllm.passk.summary import summary_lines
         from pytest_kernelllm.report.summary import write_summary
 
+        self.config.pluginmanager.register(import_module(PASS_AT_K), PASS_AT_K)
         order = {candidate: number for number, candidate in enumerate([*self.session.candidate_ids, ADOPTED])}
         outcomes = sorted(self.outcomes.values(), key=lambda outcome: order[outcome.id])
         slots, spans = self.session.usage
         usage = Usage.of(slots + self._slots, [*spans, *self._spans])
         suggestions = self.session.suggest(outcomes)
+        lines = self.config.hook.pytest_kernelllm_summary(
+            outcomes=outcomes, generators=self.writers, samples=self.settings.samples
+        )
         recorded = self.session.history.record(outcomes, self.config.getoption("kernelllm_save") or "")
         write_summary(
             terminalreporter,
@@ -219,7 +226,7 @@ class Run:
                 *self.session.context.store.problems,
                 *dict.fromkeys([*self.session.processes.notes, *self._notes]),
             ],
-            summary_lines(outcomes, self.writers, self.settings.samples),
+            [line for part in lines for line in part],
             usage if usage and self.session.context.environment.device == "cuda" else None,
             {o.target.id for o in outcomes if adoption_state(self.root, o.target) == "stale"},
             recorded,

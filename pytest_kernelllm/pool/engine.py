@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from importlib import import_module
 
 from kernelllm_judge.core.records import Environment
 from kernelllm_judge.environment import Gpu, equal_gpus, find_environment, find_gpus
 from pytest_kernelllm.config.settings import Settings, size_in_bytes
 from pytest_kernelllm.pool.jobs import Engine
 from pytest_kernelllm.pool.messages import Handshake
-from pytest_kernelllm.pool.pool import ProcessPool
 from pytest_kernelllm.pool.pool_process import Slot
-from pytest_kernelllm.pool.ray.engine import RayEngine, with_gpu_of
+from pytest_kernelllm.pool.process_slot import ProcessSlot
 
 PROCESS = "pytest_kernelllm.pool.judging_process"
+WRITER = "pytest_kernelllm.pool.writing_process"
+CLUSTER = "pytest_kernelllm.beside.cluster.engine"
+"""Imported by name for ``--cluster`` only, because it is beside the way from a mark to a patch."""
 
 PER_GPU = 8
 """Judging processes for each GPU at most, or in all without one: while one prepares inputs, another's kernel runs or compiles."""
@@ -37,17 +40,16 @@ def open_engine(settings: Settings, environment: Environment, jobs: int | None =
     """
     gpus = equal_gpus(find_gpus()) if environment.device == "cuda" else []
     if settings.cluster:
-        return RayEngine(
-            settings.cluster,
-            PROCESS,
-            _handshake(settings, environment, ""),
-            settings.reference_deadline,
-            limit=settings.workers,
-            per_gpu=processes_per_gpu(gpus, PER_GPU * max(1, len(gpus))),
-            xdist=xdist_worker(),
+        per_gpu = processes_per_gpu(gpus, PER_GPU * max(1, len(gpus)))
+        engine: Engine = import_module(CLUSTER).RayEngine(
+            settings, PROCESS, _handshake(settings, environment, ""), per_gpu, *xdist_worker()
         )
-    chosen = slots(settings, environment, gpus, jobs, *xdist_worker())
-    return ProcessPool(PROCESS, chosen, settings.reference_deadline)
+        return engine
+    return _pool(PROCESS, slots(settings, environment, gpus, jobs, *xdist_worker()), settings)
+
+
+def _pool(module: str, places: Sequence[Slot], settings: Settings) -> Engine:
+    return Engine([ProcessSlot(module, place, settings.reference_deadline) for place in places])
 
 
 def judging_environment(settings: Settings) -> Environment:
@@ -58,7 +60,7 @@ def judging_environment(settings: Settings) -> Environment:
     """
     environment = find_environment(settings.device, settings.arch)
     if settings.cluster and environment.device == "cuda" and not environment.gpu:
-        return with_gpu_of(settings.cluster, environment)
+        environment = import_module(CLUSTER).with_gpu_of(settings.cluster, environment)
     return environment
 
 
@@ -73,10 +75,8 @@ def open_writers(settings: Settings, environment: Environment) -> Engine | None:
     spare = len(os.sched_getaffinity(0)) - len(slots(settings, environment, gpus))
     if spare < 1:
         return None
-    variables = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
     handshake = Handshake(environment, "", settings.deadline, settings.isolation)
-    chosen = [Slot(handshake.to_json(), variables)] * spare
-    return ProcessPool("pytest_kernelllm.pool.writing_process", chosen, settings.reference_deadline)
+    return _pool(WRITER, [Slot.of(handshake.to_json(), 1)] * spare, settings)
 
 
 def slots(
@@ -87,7 +87,7 @@ def slots(
     worker: int = 0,
     workers: int = 1,
 ) -> list[Slot]:
-    """Returns as many slots as are of use, spread over GPUs; of several pytest-xdist workers, each gets a part of them.
+    """Returns as many slots as this machine can keep busy, spread over GPUs; of several pytest-xdist workers, each gets a part of them.
 
     Args:
         settings: how many processes in all, if that is set.
@@ -102,15 +102,9 @@ def slots(
     total = settings.workers or len(uuids) * processes_per_gpu(gpus, cores)
     start, end = worker * total // workers, (worker + 1) * total // workers
     count = max(1, min(end - start, jobs or total))
-    threads = str(max(1, cores // (count if workers == 1 else max(total, workers))))
-    chosen = []
-    for number in range(start, start + count):
-        uuid = uuids[number % len(uuids)]
-        variables = {"OMP_NUM_THREADS": threads, "TORCHINDUCTOR_COMPILE_THREADS": threads}
-        if uuid:
-            variables["CUDA_VISIBLE_DEVICES"] = uuid
-        chosen.append(Slot(_handshake(settings, environment, uuid).to_json(), variables))
-    return chosen
+    threads = max(1, cores // (count if workers == 1 else max(total, workers)))
+    chosen = [uuids[number % len(uuids)] for number in range(start, start + count)]
+    return [Slot.of(_handshake(settings, environment, uuid).to_json(), threads, uuid) for uuid in chosen]
 
 
 def _handshake(settings: Settings, environment: Environment, uuid: str) -> Handshake:

@@ -32,13 +32,12 @@ class JobQueue(Generic[T]):
     """The jobs that are left. Every job is taken once, or again after it was given up. Thread-safe."""
 
     def __init__(self, slots: int) -> None:
-        """Holds nothing yet. ``slots`` take jobs, one each at a time."""
+        """Makes an empty queue. ``slots`` take jobs, one each at a time."""
         self._slots = slots
         self._changed = threading.Condition()  # whose lock one thread may take again
-        self._new: dict[str, deque[T]] = {}
-        """Groups that no process has begun, in the order in which they came."""
-        self._begun: dict[str, deque[T]] = {}
-        self._known: set[str] = set()
+        self._jobs: dict[str, deque[T]] = {}
+        """Those that are left, by group, in the order in which the groups came."""
+        self._begun: set[str] = set()
         """Groups that some process has begun, with or without jobs left."""
         self._free = 0
         """How many wait for a job."""
@@ -55,16 +54,14 @@ class JobQueue(Generic[T]):
     def put(self, job: T) -> bool:
         """Adds a job; returns whether those who take jobs are too few."""
         with self._changed:
-            groups = self._begun if job.group in self._known else self._new
-            groups.setdefault(job.group, deque()).append(job)
+            self._jobs.setdefault(job.group, deque()).append(job)
             self._changed.notify_all()
             return self.lacks_takers()
 
     def lacks_takers(self) -> bool:
         """Returns whether those who take jobs are too few."""
         with self._changed:
-            needed = sum(map(self._needed, [*self._new, *self._begun]))
-            return needed > self._free + self._coming
+            return sum(map(self._needed, self._jobs)) > self._free + self._coming
 
     def prefer(self, group: str) -> None:
         """Prefers a group from now on: other groups' jobs that can wait leave one slot free for its jobs."""
@@ -73,7 +70,7 @@ class JobQueue(Generic[T]):
             self._changed.notify_all()
 
     def announce(self) -> None:
-        """Counts on somebody who has not taken a job yet, and will take the first one with the group None."""
+        """States that one more process will take jobs; its first call of ``take`` names no groups."""
         with self._changed:
             self._coming += 1
 
@@ -111,7 +108,7 @@ class JobQueue(Generic[T]):
         """Takes back a job that was not done, from a slot that will take another; returns False where the queue is closed."""
         with self._changed:
             if not self._closed:
-                self._begun.setdefault(job.group, deque()).appendleft(job)
+                self._jobs.setdefault(job.group, deque()).appendleft(job)
                 self._changed.notify_all()
             return not self._closed
 
@@ -122,7 +119,7 @@ class JobQueue(Generic[T]):
                 self._coming -= 1
             else:
                 self._held[job.group] -= 1
-                self._begun.setdefault(job.group, deque()).appendleft(job)
+                self._jobs.setdefault(job.group, deque()).appendleft(job)
             self._changed.notify_all()
 
     def resize(self, slots: int) -> None:
@@ -132,43 +129,39 @@ class JobQueue(Generic[T]):
             self._changed.notify_all()
 
     def close(self) -> list[T]:
-        """Gives no more jobs to anyone; returns those that are left."""
+        """Closes the queue, so that ``take`` returns None; returns the jobs that are left."""
         with self._changed:
             self._closed = True
-            left = [job for groups in (self._begun, self._new) for jobs in groups.values() for job in jobs]
-            self._begun, self._new = {}, {}
+            left = [job for jobs in self._jobs.values() for job in jobs]
+            self._jobs = {}
             self._changed.notify_all()
             return left
 
     def _needed(self, group: str) -> int:
         """How many more should take jobs of a group."""
-        left = len(self._begun.get(group) or self._new[group])
-        return max(left - PATIENT, 0 if self._held[group] else 1)
+        return max(len(self._jobs[group]) - PATIENT, 0 if self._held[group] else 1)
 
     def _next(self, groups: Sequence[str]) -> T | None:
-        begun = [name for name in self._begun if self._open(self._begun[name][0])]
-        new = [name for name in self._new if self._open(self._new[name][0])]
-        kept = [name for name in groups if name in begun]
-        others = [name for name in begun if not self._waiting[name]]
+        ready = [name for name, jobs in self._jobs.items() if self._open(jobs[0])]
+        new = [name for name in ready if name not in self._begun]
+        kept = [name for name in groups if name in ready and name in self._begun]
+        others = [name for name in ready if name in self._begun and not self._waiting[name]]
         first = self._preferred
         elsewhere = self._held[first] or self._waiting[first] > (first in groups)
-        if first in (*begun, *new) and not elsewhere:
+        if first in ready and not elsewhere:
             group = first
         elif kept:
             group = kept[0]
         elif new:
             group = new[0]
         elif others:
-            group = max(others, key=lambda name: (name == first, len(self._begun[name])))
+            group = max(others, key=lambda name: (name == first, len(self._jobs[name])))
         else:
             return None
-        if group in self._new:
-            self._known.add(group)
-            self._begun[group] = self._new.pop(group)
-        jobs = self._begun[group]
-        job = jobs.popleft()
-        if not jobs:
-            del self._begun[group]
+        self._begun.add(group)
+        job = self._jobs[group].popleft()
+        if not self._jobs[group]:
+            del self._jobs[group]
         return job
 
     def _open(self, job: T) -> bool:

@@ -27,14 +27,22 @@ class Handshake(Record):
 
 
 @dataclass(frozen=True)
-class JudgeRequest(Record):
-    """One candidate to judge. The reply is a verdict, or with ``in_project`` an ``ErrorReply``."""
+class TargetRequest(Record):
+    """What every request says: which target it is about."""
 
     reference: str
     """Hash of the reference's content: as long as it is the same, its reference outputs are kept."""
     root: str
     """Folder that the target's path is relative to."""
     target: Target
+    inputs: str
+    """The callables that make the inputs in place of the marker's, see ``packed``; empty: the marker's."""
+
+
+@dataclass(frozen=True)
+class JudgeRequest(TargetRequest):
+    """One candidate to judge. The reply is a verdict, or with ``in_project`` an ``ErrorReply``."""
+
     text: str
     """The candidate, as it stands in its file."""
     note: str
@@ -47,21 +55,14 @@ class JudgeRequest(Record):
     ``min_speedup`` where it has one. What keeps the target from being loaded is then an error, not a verdict."""
     adopted: bool = False
     """Whether the kernel ships already, see ``Criteria``."""
-    inputs: str = ""
-    """The callables that make the inputs in place of the marker's, see ``packed``; empty: the marker's."""
     tolerance: float | None = None
     """Largest allowed relative error in place of the marker's."""
 
 
 @dataclass(frozen=True)
-class PrepareRequest(Record):
+class PrepareRequest(TargetRequest):
     """A target to load, and what to write and render for it. The reply is a ``PrepareReply``, or an ``ErrorReply``."""
 
-    reference: str
-    root: str
-    target: Target
-    inputs: str
-    """These four as in ``JudgeRequest``."""
     indices: tuple[int, ...] = ()
     """Indices of the completions that the ``inductor`` generator writes."""
     completions: tuple[Completion, ...] = ()
@@ -69,14 +70,9 @@ class PrepareRequest(Record):
 
 
 @dataclass(frozen=True)
-class MeasureRequest(Record):
+class MeasureRequest(TargetRequest):
     """A completion to render and to time, without judging it. The reply is ``Measured``, or an ``ErrorReply``."""
 
-    reference: str
-    root: str
-    target: Target
-    inputs: str
-    """These four as in ``JudgeRequest``."""
     completion: Completion
 
 

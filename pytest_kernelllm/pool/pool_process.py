@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from kernelllm_judge.shared.channel import Channel, ChannelTimeout
 from pytest_kernelllm.store.signing import VARIABLE as STORE_KEY
@@ -48,6 +48,12 @@ class Slot:
     """The first message to each process here; it replies when it is ready."""
     environment: Mapping[str, str]
     """Environment variables that differ from this process's."""
+
+    @classmethod
+    def of(cls, handshake: dict[str, Any], threads: int, gpu: str = "") -> Self:
+        """Returns the place for a process with so many threads, and with one GPU, by its UUID, if there is one."""
+        variables = dict.fromkeys(("OMP_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS"), str(threads))
+        return cls(handshake, variables | ({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {}))
 
 
 class StageOverdue(Exception):

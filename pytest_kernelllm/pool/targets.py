@@ -43,7 +43,7 @@ class TargetLoader:
     def __init__(
         self, environment: Environment, constructors: Constructors, in_stage: InStage = unwatched
     ) -> None:
-        """Loads nothing yet.
+        """Makes a loader; a target is loaded by the first request for it.
 
         Args:
             environment: where the candidates are judged.

@@ -8,41 +8,14 @@ import time
 from collections.abc import Callable, Iterator
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
+from rich.progress import BarColumn, Progress, TextColumn
 
 
 @contextlib.contextmanager
-def judging_progress(total: int) -> Iterator[Callable[[], None]]:
-    """Shows verdicts done, their rate and the time left on standard error; call what it gives at each verdict."""
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("judging"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        VerdictsAMinute(),
-        TimeRemainingColumn(),
-    )
-    shown = sys.stderr.isatty()
-    # What goes to a file or a pipe must not be drawn into the terminal's line.
-    with Progress(*columns, console=console, disable=not shown, redirect_stdout=sys.stdout.isatty()) as bar:
-        task = bar.add_task("judging", total=total)
-        yield lambda: bar.advance(task)
+def live_progress(total: int) -> Iterator[tuple[Callable[[str], None], Callable[[bool], None]]]:
+    """Shows on standard error what is being done, how much is finished and how long the rest will take.
 
-
-@contextlib.contextmanager
-def target_progress(total: int) -> Iterator[tuple[Callable[[str], None], Callable[[bool], None]]]:
-    """Shows on standard error what is being done, how many targets are finished and how long the others will take.
-
-    Gives a function to call with what is being done, and one to call at each finished target: with True if it took
+    Gives a function to call with what is being done, and one to call at each finished target or pair: with True if it took
     work, with False if all about it was known.
     """
     console = Console(stderr=True)
@@ -55,7 +28,7 @@ def target_progress(total: int) -> Iterator[tuple[Callable[[str], None], Callabl
     pace = Pace(total)
     # What goes to a file or a pipe must not be drawn into the terminal's line.
     with Progress(*columns, console=console, disable=not shown, redirect_stdout=sys.stdout.isatty()) as bar:
-        task = bar.add_task("targets", total=total, pace=str(pace))
+        task = bar.add_task("", total=total, pace=str(pace))
 
         def done(worked: bool) -> None:
             pace.finish(worked)
@@ -108,12 +81,3 @@ def _span(seconds: float) -> str:
         return f"{max(10, round(seconds, -1)):.0f} s"
     minutes = seconds / 60
     return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
-
-
-class VerdictsAMinute(ProgressColumn):
-    """The recent rate."""
-
-    def render(self, task: Task) -> Text:
-        """As text, once two verdicts are there."""
-        speed = task.finished_speed or task.speed
-        return Text(f"{speed * 60:.0f} verdicts/min" if speed else "")

@@ -4,29 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
+from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.words import counted
-
-
-class Spending(Protocol):
-    """What was spent on one candidate: ``Outcome`` and ``ReportedCandidate`` say it."""
-
-    @property
-    def generator(self) -> str:
-        """Name of the generator."""
-
-    @property
-    def answers(self) -> int:
-        """How many answers were asked for."""
-
-    @property
-    def tokens(self) -> int:
-        """Tokens that were written."""
-
-    @property
-    def cost(self) -> float | None:
-        """US dollars; None where the price is unknown."""
+from pytest_kernelllm.report.read import ReportedCandidate
 
 
 @dataclass(frozen=True)
@@ -48,9 +29,9 @@ class Spent:
         return f"{answers}, {cost} when they were written"
 
 
-def spent(candidates: Iterable[Spending]) -> list[Spent]:
+def spent(candidates: Iterable[Outcome | ReportedCandidate]) -> list[Spent]:
     """Returns the generators that wrote tokens, in the order in which they appear."""
-    by: dict[str, list[Spending]] = {}
+    by: dict[str, list[Outcome | ReportedCandidate]] = {}
     for each in candidates:
         if each.tokens:
             by.setdefault(each.generator, []).append(each)

@@ -45,11 +45,24 @@ def render_table(
         own = [o for o in outcomes if o.target.id == identity]
         label = identity if name in shared else name
         table.add_row(*_row(label, own, patches.get(identity), timed, identity in stale))
+    return rendered(width, color, table)
+
+
+def rendered(width: int, color: bool, *parts: Table | str) -> str:
+    """Returns tables and lines as text.
+
+    Args:
+        width: columns of the terminal.
+        color: whether to use terminal colours.
+        parts: a line may be longer than the terminal.
+    """
     console = Console(
         width=width, force_terminal=color, no_color=not color, highlight=False, legacy_windows=False
     )
     with console.capture() as capture:
-        console.print(table)
+        for part in parts:
+            is_line = isinstance(part, str)
+            console.print(part, markup=not is_line, soft_wrap=is_line)
     return "\n".join(line.rstrip() for line in capture.get().splitlines()).strip("\n")
 
 

@@ -7,7 +7,8 @@ import shlex
 from dataclasses import replace
 
 from kernelllm_judge.core.kernel_module import FIGURES, with_figures
-from kernelllm_judge.core.records import Candidate, Check, Ratio, Verdict
+from kernelllm_judge.core.records import Candidate, Ratio, Verdict
+from pytest_kernelllm.report.worst import worst_error
 
 
 def shipped(candidate: Candidate, verdict: Verdict) -> Candidate:
@@ -19,10 +20,7 @@ def shipped(candidate: Candidate, verdict: Verdict) -> Candidate:
 def figures(verdict: Verdict) -> dict[str, str]:
     """The measured figures by ``kernel_module.FIGURE_KEYS``; what was not measured is left out."""
     found = {"verified": _where(verdict)}
-    worst = max(
-        (c for c in verdict.checks if _share(c) is not None), key=lambda c: _share(c) or 0.0, default=None
-    )
-    if worst is not None:
+    if worst := worst_error(verdict):
         found["error"] = f"{worst.measured:.2g} relative to float64, {worst.allowed:.2g} allowed"
     if verdict.speedup is not None:
         number = len({timing.case for timing in verdict.timing})
@@ -78,12 +76,3 @@ def _notes(verdict: Verdict) -> str:
 
 def _ratio(ratio: Ratio) -> str:
     return f"{ratio.value:.2f}x [{ratio.low:.2f}, {ratio.high:.2f}]"
-
-
-def _share(check: Check) -> float | None:
-    """The measured error as a share of the allowed one; None if the check does not measure an error."""
-    if not check.name.startswith(("output", "gradient")):
-        return None
-    if not (isinstance(check.measured, float) and isinstance(check.allowed, float)):
-        return None
-    return check.measured / check.allowed if check.allowed else check.measured

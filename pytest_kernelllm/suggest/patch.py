@@ -12,7 +12,7 @@ from pathlib import Path
 from kernelllm_judge.core.kernel_module import digest, unmodified
 from kernelllm_judge.core.program import UNREADABLE
 from kernelllm_judge.core.records import Candidate, Target
-from pytest_kernelllm.store import Store
+from pytest_kernelllm.core.git import work_tree
 from pytest_kernelllm.suggest.edit import set_kernel
 from pytest_kernelllm.suggest.files import PatchError, change_files, content
 from pytest_kernelllm.suggest.gitdiff import Change, git_patch
@@ -143,15 +143,6 @@ def _refuse_links(root: Path, path: str) -> None:
         )
 
 
-def write_patches(store: Store, suggestions: Sequence[Suggestion]) -> list[Path | None]:
-    """Writes each as ``patches/<name>.patch`` in the store's folder.
-
-    Returns:
-        The paths in the same order; None for one that could not be written, which ``store.problems`` explains.
-    """
-    return [store.patches.write(each.name, each.patch) for each in suggestions]
-
-
 def apply(root: Path, what: Suggestion | Path) -> None:
     """Applies a suggestion, or (with git) a patch file: all of it or nothing.
 
@@ -175,12 +166,6 @@ def apply(root: Path, what: Suggestion | Path) -> None:
     if shutil.which("git") is None:
         raise PatchError(f"{what} needs git to be applied; install git, or run `patch -p1 < {what}`.")
     _git_apply(work_tree(root.resolve()) or root, patch, str(what))
-
-
-def work_tree(root: Path) -> Path | None:
-    """Returns the top of the git work tree that contains ``root``; None outside of one."""
-    folder = root.absolute()
-    return next((f for f in (folder, *folder.parents) if (f / ".git").exists()), None)
 
 
 def _git_apply(top: Path, patch: bytes, name: str) -> None:

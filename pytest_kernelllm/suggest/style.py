@@ -20,6 +20,7 @@ from typing import Any
 
 from kernelllm_judge.core.kernel_module import digest, with_exemptions
 from kernelllm_judge.core.program import UNREADABLE, parse
+from pytest_kernelllm.core.git import work_tree
 
 LINTED = "E,F,I,W,B,UP"
 """Rules that a kernel module keeps or exempts itself from, in addition to the project's."""
@@ -39,7 +40,7 @@ class Style:
     """The formatter and the linter of one project, each run in a process of its own."""
 
     def __init__(self, root: Path) -> None:
-        """Runs nothing yet.
+        """Makes a style; formatter and linter run when a file needs them.
 
         Args:
             root: the project root; configuration is looked up from the formatted file's folder upwards.
@@ -165,5 +166,4 @@ def _output(command: Sequence[str], content: bytes, folder: Path) -> bytes:
 def _within_repository(root: Path) -> Iterator[Path]:
     """The project root and the folders above it, up to the top of its repository."""
     folders = [root, *root.parents]
-    top = next((folder for folder in folders if (folder / ".git").exists()), root)
-    yield from folders[: folders.index(top) + 1]
+    yield from folders[: folders.index(work_tree(root) or root) + 1]

@@ -15,7 +15,7 @@ from pytest_kernelllm.store import Store
 from pytest_kernelllm.suggest.edit import EditError
 from pytest_kernelllm.suggest.figures import shipped, slower_than_compile
 from pytest_kernelllm.suggest.files import PatchError
-from pytest_kernelllm.suggest.patch import COMBINED, combined, patch_name, suggestion, write_patches
+from pytest_kernelllm.suggest.patch import COMBINED, combined, patch_name, suggestion
 from pytest_kernelllm.suggest.place import FOLDER, target_in_header
 from pytest_kernelllm.suggest.style import Style
 
@@ -61,13 +61,16 @@ def write_suggestions(
         if change is not None:
             warning = slower_than_compile(target.name, winner.verdict)
             warnings += [warning] if warning else []
-            [path] = write_patches(store, [replace(change, warnings=(warning,) if warning else ())])
+            path = store.patches.write(
+                change.name, replace(change, warnings=(warning,) if warning else ()).patch
+            )
             if path is not None:
                 paths[target.id] = os.path.relpath(path)
                 adoptions.append((target, candidate))
     if len(adoptions) > 1:
         everything = combined(root, adoptions, targets, folder, style)
-        write_patches(store, [replace(everything, warnings=tuple(warnings))] if everything else [])
+        if everything is not None:
+            store.patches.write(COMBINED, replace(everything, warnings=tuple(warnings)).patch)
     store.problems.extend(style.notes)
     return paths
 

@@ -18,7 +18,7 @@ from random_llama import save
 from serving import Scripted
 
 from pytest_kernelllm import KernelLLM
-from pytest_kernelllm.commands.conversation import Repl, converse, piped_inputs, terminal_inputs
+from pytest_kernelllm.beside.commands.conversation import Repl, converse, piped_inputs, terminal_inputs
 from pytest_kernelllm.config.settings import Settings
 
 pytestmark = pytest.mark.slow

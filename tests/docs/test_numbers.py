@@ -18,7 +18,7 @@ from kernelllm_judge.shared.buffers import GUARD
 from kernelllm_judge.timing import timing
 from kernelllm_judge.truth import jumps, reordered, scans, sums, truth
 from kernelllm_judge.truth.tf32 import RARE
-from pytest_kernelllm.optimize.graphs import MOST
+from pytest_kernelllm.beside.optimize.graphs import MOST
 from pytest_kernelllm.pool.engine import MEMORY, PER_GPU
 from pytest_kernelllm.store import hub
 from pytest_kernelllm.store.signing import SHORTEST

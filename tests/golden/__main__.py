@@ -129,8 +129,8 @@ def corpus(jobs: int) -> Golden:
 
 def pairs(folder: Path, jobs: int) -> Golden:
     """Returns verdict, stage and rule of each pair in a folder."""
+    from pytest_kernelllm.beside.verify.pairs import Judged, find_pairs, verify_all
     from pytest_kernelllm.config.settings import Settings
-    from pytest_kernelllm.verify.pairs import Judged, find_pairs, verify_all
 
     found: Golden = {}
 

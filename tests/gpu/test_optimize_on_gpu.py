@@ -12,10 +12,10 @@ from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from pytest_kernelllm import optimize_model
+from pytest_kernelllm.beside.optimize import measured
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.cuda_graphs import capture
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.optimize import measured
 from pytest_kernelllm.runtime import KernelLLMWarning, explain
 from pytest_kernelllm.session.session import open_session
 

@@ -6,7 +6,7 @@ from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from pytest_kernelllm import rank
-from pytest_kernelllm.ranking.errors import RankError
+from pytest_kernelllm.beside.ranking.errors import RankError
 
 
 def llama():

@@ -18,7 +18,7 @@ from tiny.chatting import FAULTS, make
 from tiny.project import lay_out
 from waiting import wait_until
 
-from pytest_kernelllm.passk.schema import passk_schema
+from pytest_kernelllm.beside.passk.schema import passk_schema
 
 pytestmark = pytest.mark.slow
 

@@ -12,10 +12,9 @@ from waiting import wait_until
 
 from pytest_kernelllm.pool import pool_process
 from pytest_kernelllm.pool.job_queue import JobQueue
-from pytest_kernelllm.pool.jobs import PoolFailed, PoolJob, ProcessLost, Task, kept_after
-from pytest_kernelllm.pool.pool import Pool, ProcessPool
+from pytest_kernelllm.pool.jobs import Engine, PoolFailed, PoolJob, ProcessLost, Task, kept_after
 from pytest_kernelllm.pool.pool_process import Slot, StageOverdue
-from pytest_kernelllm.pool.slot_runner import SlotRunner
+from pytest_kernelllm.pool.process_slot import ProcessSlot
 
 WORKER = """
 import ctypes, os, pathlib, signal, socket, sys, threading
@@ -52,6 +51,10 @@ while True:
             if place == "0":
                 burnt.touch()
                 os._exit(3)
+        case "meet":
+            (pathlib.Path(request["at"]) / place).touch()
+            while len(os.listdir(request["at"])) < 2:
+                threading.Event().wait(0.01)
         case "stages":
             for _ in range(7):
                 stage("one of seven", 0.2)
@@ -80,7 +83,7 @@ def start(tmp_path, monkeypatch):
 
     def start(count=1, seconds=math.inf, **handshake):
         slots = [Slot({"n": n, **handshake}, {"PLACE": str(n)}) for n in range(count)]
-        return ProcessPool("simple_worker", slots, seconds)
+        return Engine([ProcessSlot("simple_worker", slot, seconds) for slot in slots])
 
     return start
 
@@ -108,12 +111,11 @@ def test_every_job_is_done_once_and_in_its_slot(start):
 
 def test_a_limit_holds_while_another_slot_takes_over(start, tmp_path):
     """The first slot breaks with the first job, which the second one does, and everything after it."""
-    runners = [
-        SlotRunner("simple_worker", Slot({"burnt": str(tmp_path)}, {"PLACE": str(n)}), math.inf)
-        for n in range(3)
+    slots = [
+        ProcessSlot("simple_worker", Slot({"burnt": str(tmp_path)}, {"PLACE": str(n)})) for n in range(3)
     ]
     wanted = [PoolJob(str(n), str(n), {"do": "burn"}) for n in range(6)]
-    with Pool(runners, limit=1) as pool:
+    with Engine(slots, limit=1) as pool:
         assert pool.slots == 1
         done = list(pool.run(wanted))
     assert [answer["place"] for _, answer in done] == ["1"] * 6
@@ -342,12 +344,14 @@ def test_jobs_that_come_later_find_the_process_that_is_there(start):
     assert {third["place"], fourth["place"]} <= {"0", "1"}
 
 
-def test_few_jobs_of_one_group_start_one_process_and_other_groups_start_others(start):
+def test_few_jobs_of_one_group_start_one_process_and_other_groups_start_others(start, tmp_path):
     with start(9) as pool:
         few = [answer["place"] for _, answer in pool.run(jobs("work", "work", "work"))]
     assert few == ["0", "0", "0"]
+    (tmp_path / "met").mkdir()
+    meeting = {"do": "meet", "at": str(tmp_path / "met")}
     with start(9) as pool:
-        others = list(pool.run([PoolJob(str(n), str(n), {"do": "work"}) for n in range(2)]))
+        others = list(pool.run([PoolJob(str(n), str(n), meeting) for n in range(2)]))
         assert {answer["place"] for _, answer in others} == {"0", "1"}
 
 

@@ -19,11 +19,12 @@ from kernelllm_judge.core.records import (
     Timing,
     Verdict,
 )
+from pytest_kernelllm.beside.passk.records import Benchmark, TargetScore
+from pytest_kernelllm.beside.passk.schema import passk_schema
+from pytest_kernelllm.beside.passk.scores import sample_of, score, together
+from pytest_kernelllm.beside.passk.table import render_benchmark
+from pytest_kernelllm.beside.verify.pairs import Judged, Pair
 from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.passk.records import Benchmark, TargetScore
-from pytest_kernelllm.passk.schema import passk_schema
-from pytest_kernelllm.passk.scores import sample_of, score, together
-from pytest_kernelllm.passk.table import render_benchmark
 from pytest_kernelllm.report.json import build_report, write_report
 from pytest_kernelllm.report.markdown import job_summary, pull_request_section
 from pytest_kernelllm.report.read import read_report
@@ -31,7 +32,6 @@ from pytest_kernelllm.report.schema import report_schema
 from pytest_kernelllm.report.table import render_table
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.store.verdicts import VerdictKey
-from pytest_kernelllm.verify.pairs import Judged, Pair
 
 GPU = Environment("cuda", "H200", arch="sm_90")
 TARGET = Target("a.py", "A", 1, "b" * 64, "call")

@@ -56,13 +56,13 @@ def test_instances_are_not_kept_alive(cls) -> None:
 
 
 def test_adopting_twice_keeps_the_first_original(cls) -> None:
-    from pytest_kernelllm import runtime
+    from kernelllm_runtime.install import adopt
 
     original = cls.forward.__kernelllm_original__
-    runtime.adopt(cls, "_triton.shift")
+    adopt(cls, "_triton.shift")
     assert cls.forward.__kernelllm_original__ is original
     with pytest.raises(TypeError, match="is not a plain function"):
-        runtime.adopt(type("Nothing", (), {}), "_triton.shift")
+        adopt(type("Nothing", (), {}), "_triton.shift")
 
 
 def test_a_class_that_two_files_adopt_kernels_for_runs_the_last_one_and_warns(tmp_path) -> None:

@@ -4,7 +4,8 @@ import argparse
 import re
 from pathlib import Path
 
-from pytest_kernelllm.commands import export, store
+from pytest_kernelllm.beside.commands import export
+from pytest_kernelllm.commands import store
 from pytest_kernelllm.commands.common import add_judge_options
 
 DOCS = Path(__file__).parents[2] / "docs" / "how-to"

@@ -1,9 +1,9 @@
 """A small package of two marked classes in a real repository, with a verified kernel for each in the store."""
 
-import subprocess
 from pathlib import Path
 
 from judged import accepted, kernel
+from repository import git
 
 from kernelllm_judge.core.records import CandidateId, KernelRecord, Target
 from pytest_kernelllm.core.outcome import Outcome
@@ -25,11 +25,6 @@ class Second:
     def forward(self, x):
         return x
 """
-
-
-def git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, check=True, text=True).stdout
 
 
 def lay_out(root: Path, repository: bool = True) -> Path:

@@ -1,27 +1,18 @@
-import ast
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
-from test_edit import SOURCES
+from repository import git
 
 from kernelllm_judge.core.records import Candidate, Target
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.suggest.files import PatchError
 from pytest_kernelllm.suggest.gitdiff import git_patch
-from pytest_kernelllm.suggest.patch import apply, combined, suggestion, write_patches
+from pytest_kernelllm.suggest.patch import apply, combined, suggestion
 
 KERNEL = '"""x → y"""\nSUPPORTS = ()\n'
-
-
-def git(folder: Path, *arguments: str, stdin: bytes = b"") -> bytes:
-    command = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", *arguments]
-    done = subprocess.run(command, cwd=folder, input=stdin, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout
 
 
 def commit(folder: Path) -> None:
@@ -62,29 +53,6 @@ def snapshot(root: Path) -> dict[str, bytes]:
     return {p.relative_to(root).as_posix(): p.read_bytes() for p in files if ".git/" not in p.as_posix()}
 
 
-@pytest.mark.parametrize("ends", ["\n", "\r\n"], ids=["LF", "CRLF"])
-@pytest.mark.parametrize("case", SOURCES)
-def test_git_applies_it_exactly(tmp_path: Path, case: str, ends: str) -> None:
-    before, _, name = SOURCES[case]
-    text = before.replace("\n", ends)
-    file = tmp_path / "m.py"
-    # The last line end is cut off, so that every case has the awkward form as well.
-    file.write_bytes(text.encode() if ends == "\n" else text.encode()[:-2])
-    commit(tmp_path)
-    target = next(t for t in scan([file], tmp_path).targets if t.name == name)
-    made = suggestion(tmp_path, target, candidate(target))
-    assert made is not None
-    git(tmp_path, "apply", "--check", "-", stdin=made.patch)
-    git(tmp_path, "apply", "-", stdin=made.patch)
-    assert {path: content for path, content in snapshot(tmp_path).items() if path in made.files} == {
-        path: new for path, (_, new) in made.files.items()
-    }
-    ast.parse(file.read_bytes())
-    git(tmp_path, "apply", "--reverse", "-", stdin=made.patch)
-    assert file.read_bytes() == made.files["m.py"][0]
-    assert git(tmp_path, "status", "--porcelain") == b""
-
-
 @pytest.mark.parametrize("name", ["with blank.py", "größe.py", 'quo"te\\back.py', "tab\there.py"])
 def test_file_names_that_git_quotes(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"old")
@@ -120,9 +88,9 @@ def test_patches_are_written_and_applied_by_name(project: Path) -> None:
     targets = scan([project], project).targets
     pairs = [(target, candidate(target)) for target in targets]
     made = [suggestion(project, *pairs[0]), combined(project, pairs)]
-    paths = write_patches(Store(project), [each for each in made if each])
+    paths = [Store(project).patches.write(each.name, each.patch) for each in made if each]
     assert [path.name for path in paths] == ["pkg.layers.First.patch", "all.patch"]
-    assert git(project, "status", "--porcelain") == b""
+    assert git(project, "status", "--porcelain") == ""
     apply(project, paths[1])
     assert (project / "pkg/_triton/second.py").read_text() == pairs[1][1].source
     with pytest.raises(PatchError, match="does not apply"):
@@ -181,7 +149,7 @@ def test_without_a_repository_files_are_written(tmp_path: Path, monkeypatch: pyt
     first, _ = scan([file], tmp_path).targets
     made = suggestion(tmp_path, first, candidate(first))
     assert made is not None
-    (path,) = write_patches(Store(tmp_path), [made])
+    path = Store(tmp_path).patches.write(made.name, made.patch)
     apply(tmp_path, made)
     assert file.read_bytes() == made.files["layers.py"][1] and file.stat().st_mode & 0o777 == 0o755
     file.write_text(TWO)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from judged import accepted, kernel
+from repository import git
 from torture import NASTY, Nasty
 
 from kernelllm_judge.core.records import CandidateId, KernelRecord, Target
@@ -48,15 +49,6 @@ for line in sys.stdin:
         if (getattr(sys.modules[name], "__file__", None) or folder).startswith(folder):
             del sys.modules[name]
 """
-
-
-def git(folder: Path, *arguments: str, stdin: bytes = b"") -> bytes:
-    identity = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "core.safecrlf=false")
-    done = subprocess.run(
-        ["git", *identity, *arguments], cwd=folder, input=stdin, capture_output=True, check=False
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout
 
 
 def lay_out(root: Path, nasty: Nasty) -> Path:

@@ -36,6 +36,8 @@ class Nasty:
     """git's configuration of the repository: ``name=value``."""
     reverted: str | None = None
     """The marker after ``kernelllm revert``, where that is not what it was before."""
+    reformatted: bool = False
+    """Whether the project's formatter changes the shortest edit."""
     refused: str = ""
     """Part of the reason why there is no patch."""
 
@@ -163,10 +165,14 @@ NASTY: dict[str, Nasty] = {
     "with comments between": Nasty(
         f"{IMPORT}keep = lambda cls: cls\n\n\n@keep\n# one )\n\n# two (\n@@\n# three ,\n{BODY}"
     ),
-    "empty parentheses": decorated("@triton_candidate()", f'@triton_candidate(\n    kernel="{KERNEL}",\n)'),
+    "empty parentheses": decorated(
+        "@triton_candidate()", f'@triton_candidate(\n    kernel="{KERNEL}",\n)', reformatted=True
+    ),
     "blanks in parentheses": decorated("@triton_candidate( )", f'@triton_candidate(kernel="{KERNEL}" )'),
     "only a comment in parentheses": decorated(
-        "@triton_candidate(  # todo ) ,\n)", f'@triton_candidate(\n    kernel="{KERNEL}"  # todo ) ,\n)'
+        "@triton_candidate(  # todo ) ,\n)",
+        f'@triton_candidate(\n    kernel="{KERNEL}"  # todo ) ,\n)',
+        reformatted=True,
     ),
     "arguments over lines, comments, trailing comma": decorated(
         "@triton_candidate(\n    inputs=lambda: 1,  # (a,\n    init=(8,),  # b)\n    # c\n)",
@@ -186,6 +192,21 @@ NASTY: dict[str, Nasty] = {
     "line continuations": decorated(
         "@triton_candidate(init=(8,), \\\n    dims={})",
         '@triton_candidate(init=(8,), \\\n    dims={},\n    kernel="KERNEL")',
+    ),
+    "all arguments on one inner line": decorated(
+        "@triton_candidate(\n    inputs=None, init=(8,)  # b\n)",
+        f'@triton_candidate(\n    inputs=None, init=(8,), kernel="{KERNEL}"  # b\n)',
+    ),
+    "a value in parentheses over lines": decorated(
+        "@triton_candidate(init=(\n    8\n))", f'@triton_candidate(init=(\n    8\n), kernel="{KERNEL}")'
+    ),
+    "strings that look like code": decorated(
+        '@triton_candidate(inputs=lambda: f("),#", """\n)"""))',
+        f'@triton_candidate(inputs=lambda: f("),#", """\n)"""), kernel="{KERNEL}")',
+    ),
+    "a string continued with a backslash": decorated(
+        "@triton_candidate(inputs=lambda: ('a\\\n)'))",
+        f"@triton_candidate(inputs=lambda: ('a\\\n)'), kernel=\"{KERNEL}\")",
     ),
     "walrus in an argument": decorated(
         "@triton_candidate(init=((n := 3), n))", f'@triton_candidate(init=((n := 3), n), kernel="{KERNEL}")'

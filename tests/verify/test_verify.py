@@ -12,9 +12,9 @@ from trees import cmdline, descendants, running
 from waiting import wait_until
 
 from kernelllm_judge.environment import Gpu
+from pytest_kernelllm.beside.verify.pairs import find_pairs, verify_all
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.pool.engine import processes_per_gpu
-from pytest_kernelllm.verify.pairs import find_pairs, verify_all
 
 WRONG = ANSWER.replace("+ 1)", "+ 2)")
 EXITS = PROBLEM.replace("super().__init__()", "super().__init__()\n        import os\n        os._exit(3)")

@@ -31,7 +31,7 @@ _RAISED = re.compile(r"\(line (\d+)\)$")
 
 
 def visible(text: str) -> str:
-    """Returns a text in which what nobody sees, or what changes the order of its line, is named."""
+    """Returns a text in which characters that are invisible, or that reorder their line, are replaced by their names."""
     if text.isascii() and text.translate(_LAYOUT).isprintable():
         return text
     return "".join(

@@ -1,4 +1,4 @@
-"""Writes the page: a template, a style and a script become one file that asks nobody for anything."""
+"""Writes the page: a template, a style and a script become one file that makes no request."""
 
 from __future__ import annotations
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from pytest_kernelllm.core.git import git_says
 
 _SECRET = re.compile(
     r"(^|_)(TOKENS?|SECRETS?|PASS|PASSWD|PASSWORDS?|PASSPHRASE|PAT|PATS|KEY|KEYS|CREDS|CREDENTIALS?|AUTH|DSN|JWT)(_?\d+)?$"
@@ -96,7 +97,7 @@ def in_git(folder: Path, server: str) -> Iterator[str]:
 
 def _settings(folder: Path) -> Iterator[tuple[str, str, str, str]]:
     """Yields scope, file, key and value of everything that git reads in a folder."""
-    done = _git(folder, "config", "--includes", "--show-scope", "--show-origin", "--null", "--list")
+    done = git_says(folder, "config", "--includes", "--show-scope", "--show-origin", "--null", "--list")
     parts = done.split("\0")
     for scope, origin, entry in zip(parts[0::3], parts[1::3], parts[2::3], strict=False):
         key, _, value = entry.partition("\n")
@@ -117,27 +118,4 @@ def _fills(folder: Path, server: str) -> bool:
     """Whether git's helpers have a password for the server."""
     parts = urlsplit(server)
     asked = f"protocol={parts.scheme}\nhost={parts.netloc}\n\n"
-    return bool(re.search(r"^password=.", _git(folder, "credential", "fill", stdin=asked), re.MULTILINE))
-
-
-def _git(folder: Path, *arguments: str, stdin: str = "") -> str:
-    """Returns git's output, without letting it prompt; empty if it fails or is missing."""
-    silent = {
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_ASKPASS": "false",
-        "SSH_ASKPASS": "false",
-        "GCM_INTERACTIVE": "never",
-    }
-    try:
-        done = subprocess.run(
-            ["git", "-c", "safe.directory=*", *arguments],
-            cwd=folder,
-            input=stdin.encode(),
-            env={**os.environ, **silent},
-            capture_output=True,
-            check=False,
-            timeout=60,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""
+    return bool(re.search(r"^password=.", git_says(folder, "credential", "fill", stdin=asked), re.MULTILINE))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from pytest_kernelllm.core.git import work_tree
 from pytest_kernelllm.report.markdown import job_summary
 from pytest_kernelllm.report.read import Report, read_report
 from pytest_kernelllm.suggest.github.artifact import PATCHES, REPORT
 from pytest_kernelllm.suggest.github.runner import ActionsRunner
-from pytest_kernelllm.suggest.patch import COMBINED, work_tree
+from pytest_kernelllm.suggest.patch import COMBINED
 
 MOST_ANNOTATIONS = 10
 """Per level and step; GitHub drops further ones."""

@@ -10,7 +10,7 @@ from typing import Any
 from pytest_kernelllm.suggest.github.git import Change
 
 MOST_COMMENTS = 30
-"""Nobody accepts more of them one by one."""
+"""A person would not accept more of them one by one."""
 
 _HUNK = re.compile(r"^@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
 

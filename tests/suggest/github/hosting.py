@@ -8,18 +8,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+from repository import git
+
 from pytest_kernelllm.suggest.github.git import _basic
 from pytest_kernelllm.web.secret import Secret
 
 TOKEN = "ghs_16C7e42F292c6912E7710c838347Ae178B4a"
 NAME = "owner/project"
-
-
-def git(folder, *arguments, stdin=b""):
-    command = ["git", "-c", "user.name=Ada", "-c", "user.email=ada@example.org", *arguments]
-    done = subprocess.run(command, cwd=folder, input=stdin, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode().strip()
 
 
 class Hosting:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hosting import NAME, TOKEN, Hosting, git
+from hosting import NAME, TOKEN, Hosting
 from projects import GOOD, lay_out
+from repository import git
 from runner import ROOT, Runner, load_action
 from verified import event
 

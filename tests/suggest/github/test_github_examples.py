@@ -4,8 +4,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hosting import Hosting, git
-from verified import H200, accepted
+from hosting import Hosting
+from judged import H200, accepted
+from repository import git
 from without_torch import run_without_torch
 from world import pushed
 

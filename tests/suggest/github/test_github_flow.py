@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from hosting import TOKEN, git
+from hosting import TOKEN
+from repository import git
 from world import BRANCH, propose
 
 from pytest_kernelllm.suggest.github.context import Source

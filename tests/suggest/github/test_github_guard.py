@@ -3,7 +3,8 @@
 import os
 
 import pytest
-from hosting import NAME, git
+from hosting import NAME
+from repository import git
 from verified import event
 
 from pytest_kernelllm.suggest.github.context import Source, read_job

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from hosting import git
+from repository import git
 from verified import patch_of, replace_patch
 from world import BRANCH, propose
 

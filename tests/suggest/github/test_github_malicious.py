@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hosting import git
+from repository import git
 from verified import SOURCE, patch_of, replace_patch
 from world import World
 

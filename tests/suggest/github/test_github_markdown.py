@@ -4,8 +4,8 @@ import dataclasses
 from html.parser import HTMLParser
 
 import pytest
+from judged import CHECKS, timed
 from markdown_it import MarkdownIt
-from verified import CHECKS, timed
 
 from kernelllm_judge.core.records import Environment, Ratio, Target, Verdict
 from pytest_kernelllm.core.history import CaseChange, Comparison, History, Point
@@ -180,7 +180,7 @@ def test_the_pull_request_s_text_has_what_a_reviewer_wants():
         "| `pkg/layers.py::Scale` | 1.83× [1.8, 1.86] | 1.2× [1.1, 1.3] | 3e-07 / 2.4e-06 |",
         "`pytest --kernelllm pkg/layers.py::Scale`",
         "<details><summary><code>pkg/layers.py::Scale</code></summary>",
-        "2 of 2 checks passed",
+        "3 of 3 checks passed",
         "- `defaultlooped`: `timed at n=64looped`",
         f"({RUN})",
         "KERNELLLM_DISABLE=1",

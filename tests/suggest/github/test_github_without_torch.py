@@ -1,6 +1,6 @@
 """The hosted job as it is installed: ``pytest-kernelllm[github]`` alone, without torch."""
 
-from hosting import git
+from repository import git
 from verified import patch_of, replace_patch
 from without_torch import run_without_torch
 from world import pushed

@@ -2,21 +2,13 @@
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
-from hosting import git
+from judged import H200, accepted, kernel
+from repository import git
 
-from kernelllm_judge.core.kernel_module import Provenance, compose
-from kernelllm_judge.core.records import (
-    Candidate,
-    CandidateId,
-    Check,
-    Environment,
-    Ratio,
-    Spread,
-    Timing,
-    Verdict,
-)
+from kernelllm_judge.core.records import CandidateId
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.report.json import build_report, write_report
@@ -66,8 +58,6 @@ def forward(self, x):
     return out
 """
 
-H200 = Environment("cuda", "NVIDIA H200", "570.86", "sm_90", "2.13.0", "3.7.1", "3.12.4", "7")
-
 
 def project(folder: Path) -> Path:
     """A repository with a package of two marked classes, one commit on ``main``."""
@@ -84,44 +74,15 @@ def project(folder: Path) -> Path:
     return folder
 
 
-def kernel(target, constant=1) -> str:
-    made_by = Provenance(target.id, target.source_hash, "inductor")
-    name = target.name.lower()
-    return compose(made_by, f"{target.name}.", (), BODY.format(name=name, constant=constant))
-
-
-CHECKS = (Check("screen", True, 0.0, 0.0), Check("output 0 at n=6", True, 3e-07, 2.4e-06))
-
-
-def timed(case: str = "default") -> Timing:
-    spread = Spread(10.0, 11.0, 12.0)
-    eager, compiled = Ratio(1.83, 1.8, 1.86), Ratio(1.2, 1.1, 1.3)
-    return Timing(case, spread, spread, spread, spread, eager, spread, spread, compiled)
-
-
-def accepted(candidate: Candidate) -> Verdict:
-    return Verdict(
-        "accepted",
-        "timing",
-        "",
-        candidate.kernel_hash,
-        H200,
-        "",
-        CHECKS,
-        (timed(),),
-        ("default",),
-        1.2,
-        "full: all",
-    )
-
-
 def artifact(root: Path, folder: Path, names=("Scale", "Shift"), constant=1, kernels_dir=FOLDER) -> Path:
     """The folder that a verify job over ``root`` hands over when it verified kernels for ``names``."""
     outcomes = []
     for target in scan(sorted(root.rglob("layers.py")), root).targets:
         if target.name in names:
-            candidate = Candidate(target.id, kernel(target, constant), "inductor", "looped | `x`")
-            outcomes.append(Outcome(target, CandidateId("inductor"), candidate, accepted(candidate)))
+            body = BODY.format(name=target.name.lower(), constant=constant)
+            candidate = replace(kernel(target, body), note="looped | `x`")
+            verdict = replace(accepted(candidate), isolation="full: all")
+            outcomes.append(Outcome(target, CandidateId("inductor"), candidate, verdict))
         else:
             outcomes.append(Outcome(target, CandidateId("inductor"), None, None, "nothing was written"))
     store = Store(folder.parent / "store", ".kernelllm")

@@ -4,7 +4,8 @@ import os
 import subprocess
 import sys
 
-from hosting import NAME, TOKEN, Hosting, git
+from hosting import NAME, TOKEN, Hosting
+from repository import git
 from verified import artifact, event, project
 
 from pytest_kernelllm.suggest.github.artifact import read_artifact

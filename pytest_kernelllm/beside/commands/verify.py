@@ -1,0 +1,208 @@
+"""``kernelllm verify``: judges candidate files against reference files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+from kernelllm_judge.core.records import Verdict
+from pytest_kernelllm.beside.kernelbook.files import is_data_set
+from pytest_kernelllm.beside.kernelbook.read import pairs
+from pytest_kernelllm.beside.kernelbook.row import KernelBookError
+from pytest_kernelllm.beside.verify.pairs import Judged, Pair, VerifyError, find_pairs, verify_all
+from pytest_kernelllm.commands.common import (
+    OK,
+    REJECTED,
+    UNJUDGED,
+    CommandError,
+    add_judge_options,
+    settings_of,
+)
+from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.core.words import say
+
+HELP = (
+    "Judge candidate files against references. "
+    "Exit code: 0 all accepted, 1 some rejected, 2 some undecided or the run failed."
+)
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's arguments."""
+    parser.add_argument(
+        "files",
+        nargs="*",
+        metavar="REFERENCE CANDIDATE",
+        help="reference.py in KernelBench's form or file.py::Class, then candidate.py",
+    )
+    parser.add_argument(
+        "--pairs",
+        metavar="DIR",
+        help="judge every subfolder, which contains reference.py and candidate.py, "
+        "or every row of a data set in KernelBook's form, FILE.jsonl or FILE.parquet",
+    )
+    parser.add_argument(
+        "--min-speedup",
+        dest="reject_below",
+        metavar="X",
+        type=float,
+        default=0.0,
+        help="reject below this speedup over the baseline (default: report only)",
+    )
+    add_judge_options(parser)
+    parser.add_argument(
+        "--durations", action="store_true", help="print what the seconds of the verdicts were spent on"
+    )
+    parser.add_argument(
+        "--json",
+        metavar="FILE",
+        help="write the verdict as JSON, or JSON lines with --pairs; - is standard output",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs the command; exit code 0 if all were accepted, else 1 if all were decided, else 2."""
+    if bool(options.pairs) == bool(options.files) or (options.files and len(options.files) != 2):
+        raise CommandError("verify takes REFERENCE.py CANDIDATE.py, or --pairs DIR.")
+    settings = settings_of(options)
+    try:
+        if options.pairs and is_data_set(Path(options.pairs)):
+            return _rows(Path(options.pairs), settings, options)
+        if options.pairs:
+            return _many(_pairs(Path(options.pairs)), settings, options)
+        return _one(
+            Pair(Path(options.files[1]).stem, options.files[0], Path(options.files[1])), settings, options
+        )
+    except (VerifyError, KernelBookError) as error:
+        raise CommandError(str(error)) from None
+
+
+def _pairs(folder: Path) -> list[Pair]:
+    if not folder.is_dir():
+        raise CommandError(f"There is no folder {folder}.")
+    found = find_pairs(folder)
+    if not found:
+        raise CommandError(f"{folder} has no subfolders; each holds one pair: reference.py and candidate.py.")
+    return found
+
+
+def _rows(file: Path, settings: Settings, options: argparse.Namespace) -> int:
+    """Judges a data set's rows; one that is not in its form counts as undecided."""
+    left_out: dict[int, str] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        found = pairs(file, Path(folder), left_out.__setitem__)
+        for number, reason in left_out.items():
+            say(f"{file}, row {number}: {reason}.")
+        if not found:
+            raise CommandError(f"{file} has no row that can be judged.")
+        judged = _many(found, settings, options)
+    return UNJUDGED if left_out else judged
+
+
+def _one(pair: Pair, settings: Settings, options: argparse.Namespace) -> int:
+    judged: list[Judged] = []
+    verify_all([pair], settings, judged.append, options.reject_below)
+    verdict = judged[0].verdict
+    text = json.dumps(verdict.to_json(), indent=1, allow_nan=False)
+    if options.json == "-":
+        print(text)
+    else:
+        _show(verdict)
+        if options.json:
+            Path(options.json).write_text(text + "\n", encoding="utf-8")
+    if options.durations:
+        _show_durations([verdict])
+    return {"accepted": OK, "rejected": REJECTED, "inconclusive": UNJUDGED}[verdict.verdict]
+
+
+def _show(verdict: Verdict) -> None:
+    print(f"{verdict.verdict} ({verdict.stage})" + (f": {verdict.reason}" if verdict.reason else ""))
+    if verdict.accepted and verdict.sizes_asked:
+        print(f"  {verdict.sizes_asked}")
+    for timing in verdict.timing:
+        s, compiled = timing.speedup, timing.speedup_compiled
+        print(
+            f"  {timing.name}: {timing.kernel.p50:.1f} µs, eager {timing.eager.p50:.1f} µs, "
+            f"{s.value:.2f}x [{s.low:.2f}, {s.high:.2f}]"
+            + (f", torch.compile {timing.compiled.p50:.1f} µs, " if timing.compiled else "")
+            + (f"{compiled.value:.2f}x [{compiled.low:.2f}, {compiled.high:.2f}]" if compiled else "")
+            + (f", {timing.note}" if timing.note else "")
+        )
+
+
+def _many(given: list[Pair], settings: Settings, options: argparse.Namespace) -> int:
+    from pytest_kernelllm.report.progress import live_progress
+
+    counts = {"accepted": 0, "rejected": 0, "inconclusive": 0}
+    verdicts: list[Verdict] = []
+    to_file = options.json and options.json != "-"
+    with (
+        _Lines(Path(options.json) if to_file else None) as lines,
+        live_progress(len(given)) as (_, advance),
+    ):
+
+        def done(judged: Judged) -> None:
+            counts[judged.verdict.verdict] += 1
+            if not judged.same_as:
+                verdicts.append(judged.verdict)
+            lines.write(judged.to_line() if options.json else judged.in_words())
+            advance(not judged.same_as)
+
+        verify_all(given, settings, done, options.reject_below)
+    if lines.failure:
+        raise CommandError(f"{options.json} cannot be written ({lines.failure}); the other lines are above.")
+    say(", ".join(f"{n} {name}" for name, n in counts.items()))
+    if options.durations:
+        _show_durations(verdicts)
+    return UNJUDGED if counts["inconclusive"] else REJECTED if counts["rejected"] else OK
+
+
+class _Lines:
+    """Writes lines to a file; once that fails, to standard output. Close it with ``with``."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Opens the file for writing; None is standard output.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        self.failure = ""
+        """Why the file took no more."""
+        self._file = path.open("wb", buffering=0) if path else None
+
+    def __enter__(self) -> Self:
+        """Returns itself."""
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Closes the file."""
+        if self._file is not None:
+            self._file.close()
+
+    def write(self, line: str) -> None:
+        """Writes a line at once."""
+        if self._file is not None and not self.failure:
+            try:
+                left = f"{line}\n".encode()
+                while left:
+                    left = left[self._file.write(left) :]
+                return
+            except OSError as error:
+                self.failure = error.strerror or str(error)
+        print(line, flush=True)
+
+
+def _show_durations(verdicts: Sequence[Verdict]) -> None:
+    """Prints the seconds of all verdicts together by part, on standard error."""
+    parts: Counter[str] = Counter()
+    for verdict in verdicts:
+        parts.update(verdict.durations)
+    rest = sum(verdict.seconds for verdict in verdicts) - sum(parts.values())
+    for name, seconds in [*parts.most_common(), ("everything else", rest)]:
+        print(f"{seconds:9.3f} s  {name}", file=sys.stderr)

@@ -1,0 +1,113 @@
+"""Reads and writes a data set's file: JSON lines, or Parquet through pyarrow."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_kernelllm.beside.kernelbook.row import KernelBookError
+from pytest_kernelllm.store.entry import write_atomic
+
+SUFFIXES = (".jsonl", ".parquet")
+
+
+def is_data_set(path: Path) -> bool:
+    """Whether a path names a data set rather than a Python file or a folder."""
+    return path.suffix in SUFFIXES
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """Returns a file's rows.
+
+    Raises:
+        KernelBookError: it cannot be read, or is not in the form that its name says.
+    """
+    try:
+        return _read_parquet(path) if path.suffix == ".parquet" else _read_lines(path)
+    except OSError as error:
+        raise KernelBookError(f"{path} cannot be read: {error.strerror or error}.") from None
+
+
+def write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Writes rows to a file, which is replaced as a whole.
+
+    Raises:
+        KernelBookError: it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = _parquet(rows) if path.suffix == ".parquet" else _json_lines(rows)
+        write_atomic(path, content)
+    except OSError as error:
+        raise KernelBookError(f"{path} cannot be written: {error.strerror or error}.") from None
+
+
+def check_writable(path: Path) -> None:
+    """Refuses a file of which it is known before the work begins that it cannot be written.
+
+    Raises:
+        KernelBookError: its name has another ending, it is a folder, or pyarrow is missing.
+    """
+    if path.suffix not in SUFFIXES:
+        raise KernelBookError(f"{path} must end in {' or '.join(SUFFIXES)}.")
+    if path.is_dir():
+        raise KernelBookError(f"{path} is a folder; name a file.")
+    if path.suffix == ".parquet":
+        _pyarrow()
+
+
+def _read_lines(path: Path) -> list[dict[str, Any]]:
+    rows = []
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError):
+                raise KernelBookError(f"{path}, line {number} is not JSON; one row is one line.") from None
+            if not isinstance(row, dict):
+                raise KernelBookError(f"{path}, line {number} is no row: write one JSON object a line.")
+            rows.append(row)
+    return rows
+
+
+def _read_parquet(path: Path) -> list[dict[str, Any]]:
+    pyarrow = _pyarrow()
+    try:
+        with path.open("rb") as file:
+            rows: list[dict[str, Any]] = pyarrow.parquet.read_table(file).to_pylist()
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError):
+        raise KernelBookError(f"{path} is not a Parquet file.") from None
+    return rows
+
+
+def _json_lines(rows: Sequence[dict[str, Any]]) -> bytes:
+    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows).encode()
+
+
+def _parquet(rows: Sequence[dict[str, Any]]) -> bytes:
+    pyarrow, file = _pyarrow(), io.BytesIO()
+    text, number = pyarrow.string(), pyarrow.int64()
+    types = {"synthetic": pyarrow.bool_(), "uuid": number, "stars": number}
+    types["licenses"] = pyarrow.list_(text)
+    types["provenance"] = pyarrow.struct(
+        [(name, pyarrow.float64() if name == "speedup" else text) for name in rows[0]["provenance"]]
+    )
+    schema = pyarrow.schema([(name, types.get(name, text)) for name in rows[0]])
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows), schema), file)
+    return file.getvalue()
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise KernelBookError(
+            "pyarrow is not installed; run `pip install 'pytest-kernelllm[kernelbench]'`, or use a .jsonl file."
+        ) from None
+    return pyarrow

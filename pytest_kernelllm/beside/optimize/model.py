@@ -1,0 +1,240 @@
+"""``optimize_model``: replaces every ``forward`` for which the store has a verified kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from kernelllm_judge.core.records import KernelRecord, Ratio
+from kernelllm_runtime.instance import Swap, TextKernel, dispatching, swap
+from kernelllm_runtime.placing import fitting, unplaceable
+from pytest_kernelllm.beside.optimize.graphs import graphing
+from pytest_kernelllm.beside.optimize.kernel_index import KernelIndex, NoKernel
+from pytest_kernelllm.beside.optimize.measured import gains
+from pytest_kernelllm.beside.optimize.report import ModuleReport, OptimizeReport
+from pytest_kernelllm.beside.optimize.whole import (
+    AS_IT_IS,
+    COMPILED,
+    gain_of_graphs,
+    gains_in_compiled_model,
+    gains_in_model,
+    pays,
+)
+from pytest_kernelllm.config.settings import load_settings
+from pytest_kernelllm.core.applies import environment_of
+from pytest_kernelllm.store import Store
+
+_GRAPHS = "triton.cudagraphs"
+"""TorchInductor's option to replay CUDA graphs."""
+
+
+def optimize_model(
+    model: nn.Module,
+    *,
+    store: Store | Path | str | None = None,
+    cuda_graphs: bool = False,
+    example: Callable[[], object] | None = None,
+    compiled: bool | str = False,
+) -> OptimizeReport:
+    """Makes every module of a model run the verified kernel of its class, if the store has one for this environment.
+
+    A replaced module runs its kernel for calls inside the verified domain and its own ``forward`` for all others,
+    with at most one warning per reason. ``KERNELLLM_DISABLE`` and ``KERNELLLM_STRICT`` apply as for adopted classes.
+    Parameters, hooks, attributes, ``state_dict`` and the classes themselves are not changed; copies run the kernels as
+    well, and pickles contain the original classes.
+
+    The store's kernels are code that runs in this process: use only a store that you trust like your own source.
+
+    Args:
+        model: any ``nn.Module`` of any classes, on any device.
+        store: a store or its folder; by default that of the project in the current folder.
+        cuda_graphs: also record the whole model's ``forward`` as CUDA graphs, one for each form of call without
+            gradients, and replay them. With ``example``, only if that is faster.
+        example: calls the model as it will be called, such as ``lambda: model(tokens)``. Then every kernel is timed at the
+            calls that it gets, and placed only where it is faster than what runs there. On a GPU, without ``cuda_graphs``,
+            the example runs many times more where calls alone do not tell whether a kernel pays, with and
+            without it. It runs without gradients; what it raises is raised here, with the classes of all modules as they were.
+        compiled: whether the model will run under ``torch.compile``, or in which of its modes: with ``example``, a kernel
+            must then beat the compiled module; in ``"reduce-overhead"`` and ``"max-autotune"``, which replay CUDA graphs, both
+            without the time that Python takes; and on a GPU the example must be 1.02 times as fast with the model compiled, which
+            it is for that, with the kernels and without. ``torch.compile`` sees kernels with ``KERNELLLM_COMPILE=1`` only.
+
+    Returns:
+        The modules that were replaced, and the reason for each other one. ``restore()`` or the end of a ``with``
+        block undoes the replacement.
+
+    Raises:
+        TypeError: ``model`` is not an ``nn.Module``, or ``example`` no callable.
+        FileNotFoundError: the store does not exist.
+        ConfigError: the project's settings are invalid.
+        RuntimeError: ``cuda_graphs`` without a GPU.
+        ValueError: ``compiled`` is no mode of ``torch.compile``.
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"optimize_model takes an nn.Module, not a {type(model).__qualname__}.")
+    if cuda_graphs and not torch.cuda.is_available():
+        raise RuntimeError(
+            "optimize_model(cuda_graphs=True) needs a CUDA GPU, and torch finds none; leave the argument out."
+        )
+    if example is not None and not callable(example):
+        raise TypeError(
+            f"optimize_model takes a callable as example, such as `lambda: model(tokens)`, not a {type(example).__qualname__}."
+        )
+    inductor = _inductor_options(compiled)
+    opened = open_store(store)
+    before, here = type(model), environment_of(model)
+    replacement = Replacement(KernelIndex(opened, here))
+    modules = tuple(replacement.replace(path, module) for path, module in list(model.named_modules()))
+    try:
+        if example is not None:
+            on_gpu = here is not None and here.device == "cuda"
+            graphs = cuda_graphs or (on_gpu and inductor is not None and inductor.get(_GRAPHS, False))
+            measured = gains(replacement.swaps, example, compiled=inductor, graphs=graphs)
+            whole: dict[str, Ratio | str] = {}
+            least = (AS_IT_IS if inductor is None else COMPILED).least
+            if on_gpu and inductor is not None and not cuda_graphs:
+                whole = gains_in_compiled_model(replacement.swaps, measured, model, example, inductor)
+            elif on_gpu and not cuda_graphs:
+                whole = gains_in_model(replacement.swaps, measured, model, example)
+            modules = tuple(replacement.keep_if_faster(each, measured, whole, least) for each in modules)
+        gain = None
+        if cuda_graphs:
+            graphed = swap("", model, graphing(model))
+            whole_model = replace(graphed, before=before)
+            replacement.swaps = [whole_model, *(s for s in replacement.swaps if s.module is not model)]
+            if example is not None:
+                gain = gain_of_graphs(graphed, example)
+    except BaseException:  # the example may raise anything, and nobody could restore the model
+        for each in replacement.swaps:
+            each.undo()
+        raise
+    report = OptimizeReport(
+        modules, opened.path, tuple(replacement.index.problems), cuda_graphs, _swaps=tuple(replacement.swaps)
+    )
+    if gain is None or gain.low > 1.0:
+        return report
+    report.restore()  # other kernels may pay where Python's time counts
+    del report, replacement, graphed, whole_model  # and the memory of the recordings
+    without = optimize_model(model, store=opened, example=example, compiled=compiled)
+    return replace(without, graphs_gain=gain)
+
+
+def _inductor_options(compiled: bool | str) -> dict[str, Any] | None:
+    """Returns the options that ``torch.compile`` passes to TorchInductor in a mode; None: not compiled.
+
+    Raises:
+        ValueError: there is no such mode.
+    """
+    if not isinstance(compiled, str):
+        return {} if compiled else None
+    from torch._inductor import list_mode_options
+
+    modes = list_mode_options()
+    if compiled not in modes:
+        raise ValueError(
+            f"optimize_model(compiled={compiled!r}) names no mode of torch.compile; its modes are {', '.join(modes)}."
+        )
+    return dict(modes[compiled])
+
+
+def open_store(given: Store | Path | str | None) -> Store:
+    """Returns a store, or the one in a folder, or that of the project in the current folder.
+
+    Raises:
+        FileNotFoundError: the folder does not exist.
+        ConfigError: the project's settings are invalid.
+    """
+    if isinstance(given, Store):
+        return given
+    if given is None:
+        return Store(Path.cwd(), load_settings(Path.cwd()).store)
+    folder = Path(given).absolute()
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            f"There is no store {folder}; `pytest --kernelllm` creates one as .kernelllm in the project's folder."
+        )
+    return Store(folder.parent, folder.name)
+
+
+class Replacement:
+    """Replaces modules one by one; all instances of a class share the objects of its kernel."""
+
+    def __init__(self, index: KernelIndex) -> None:
+        """Takes the index of kernels to choose from."""
+        self.index = index
+        self.swaps: list[Swap] = []
+        self._kernels: dict[tuple[type[nn.Module], str], TextKernel] = {}
+        self._classes: dict[TextKernel, type[nn.Module]] = {}
+
+    def replace(self, path: str, module: nn.Module) -> ModuleReport:
+        """Swaps the module's class if there is a kernel for it, and reports on the module."""
+        cls = type(module)
+        try:
+            record, kernel = self.choose(module)
+            if kernel not in self._classes:
+                self._classes[kernel] = dispatching(cls, kernel)
+        except NoKernel as none:
+            return ModuleReport(path, cls.__qualname__, reason=str(none))
+        except TypeError as error:  # this class cannot be replaced
+            return ModuleReport(path, cls.__qualname__, reason=str(error).rstrip("."))
+        self.swaps.append(swap(path, module, self._classes[kernel]))
+        gpu = record.verdict.environment.gpu
+        return ModuleReport(path, cls.__qualname__, kernel.dotted, gain=record.verdict.speedup, gpu=gpu)
+
+    def keep_if_faster(
+        self,
+        report: ModuleReport,
+        measured: Mapping[str, Ratio | str],
+        whole: Mapping[str, Ratio | str],
+        least: float,
+    ) -> ModuleReport:
+        """Undoes the swap of a module whose kernel does not run at its calls or is not surely faster, and reports on it.
+
+        ``whole`` has how many times as fast the example as a whole is, where that decides: it must surely be more than ``least`` times.
+        """
+        gain = whole.get(report.path) or measured.get(report.path)
+        if not report.kernel or gain is None:
+            return report
+        where = "in the example as a whole" if report.path in whole else "at this call"
+        least = least if report.path in whole else 1.0
+        if pays(gain, least):
+            return replace(report, gain=gain, whole=report.path in whole)
+        [slow] = [swap for swap in self.swaps if swap.path == report.path]
+        slow.undo()
+        self.swaps.remove(slow)
+        if isinstance(gain, Ratio):
+            faster = "faster" if least == 1.0 else f"{least:.2f} times as fast"
+            reason = (
+                f"its kernel is not {faster} {where}: {gain.value:.2f}x [{gain.low:.2f}, {gain.high:.2f}]"
+            )
+        else:
+            reason = f"its kernel would not run at this call: {gain}"
+        return ModuleReport(report.path, report.cls, reason=reason)
+
+    def choose(self, module: nn.Module) -> tuple[KernelRecord, TextKernel]:
+        """Returns the fastest kernel that fits the module, which stays as it is.
+
+        Raises:
+            NoKernel: there is none; the text is the reason.
+        """
+        if reason := unplaceable(module):
+            raise NoKernel(reason)
+        cls = type(module)
+        kernels: dict[TextKernel, KernelRecord] = {}
+        for record in self.index.records(cls):
+            kernels.setdefault(self._kernel(cls, record), record)
+        found = fitting(kernels, module)
+        if isinstance(found, str):
+            raise NoKernel(found)
+        return kernels[found], found
+
+    def _kernel(self, cls: type[nn.Module], record: KernelRecord) -> TextKernel:
+        key = (cls, record.verdict.kernel_hash)
+        if key not in self._kernels:
+            self._kernels[key] = TextKernel(cls.__qualname__, key[1], record.candidate.source)
+        return self._kernels[key]

@@ -1,0 +1,267 @@
+"""Writes markers with the inputs and constructor arguments of a run."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from kernelllm_judge.core.syntax import snake_case
+from kernelllm_judge.target.attributes import dtype_name, is_scalar
+from kernelllm_judge.target.build import original_forward
+from pytest_kernelllm.beside.ranking.construction import POSITIONAL, Constructions
+from pytest_kernelllm.beside.ranking.dims import Axes, free_axes
+from pytest_kernelllm.beside.ranking.expressions import Imports, Inexpressible, expression
+from pytest_kernelllm.beside.ranking.rows import Group
+from pytest_kernelllm.beside.ranking.trace import Shape
+
+Factory = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Marker:
+    """How a group of modules is marked."""
+
+    group: Group = field(repr=False)
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of ``forward`` by parameter."""
+    init: Mapping[str, Any] | None = None
+    """Arguments of the constructor; None if the module is taken from the factory's model."""
+    factory: Factory | None = None
+    reason: str = ""
+    """Why it cannot be marked; the rest is empty then."""
+
+
+def marker_for(group: Group, constructions: Constructions, factory: Factory | None) -> Marker:
+    """Returns how a group can be marked, or why it cannot.
+
+    Args:
+        group: the modules.
+        constructions: with which arguments they were constructed.
+        factory: builds the whole model, for modules whose arguments cannot be written.
+    """
+    cls = type(group.module)
+    try:
+        inputs = _inputs(group)
+        Imports().name(cls)
+        init = constructions.arguments(group.module)
+        if init is not None:
+            try:
+                expression(dict(init), Imports())
+                return Marker(group, inputs, init)
+            except Inexpressible as error:
+                why = f"its constructor takes {error}"
+        else:
+            why = "how it is built is not known, give rank() a factory"
+        if factory is None:
+            raise Inexpressible(why)
+        Imports().name(factory)
+    except Inexpressible as error:
+        return Marker(group, reason=str(error))
+    return Marker(group, inputs, None, factory)
+
+
+def _inputs(group: Group) -> dict[str, Any]:
+    """The arguments of ``forward`` by parameter, without those at their defaults.
+
+    Raises:
+        Inexpressible: one of them is neither a tensor nor a plain value.
+    """
+    signature = inspect.signature(original_forward(type(group.module)))
+    try:
+        bound = signature.bind(None, *group.arguments.args, **group.arguments.kwargs).arguments
+    except TypeError:
+        raise Inexpressible("its arguments do not fit the signature of forward") from None
+    given: dict[str, Any] = {}
+    for name, value in list(bound.items())[1:]:
+        parameter = signature.parameters[name]
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            stars = "*" if parameter.kind == parameter.VAR_POSITIONAL else "**"
+            raise Inexpressible(f"its arguments go into {stars}{name}")
+        if is_scalar(value) and type(value) is type(parameter.default) and value == parameter.default:
+            continue
+        if not (isinstance(value, Shape) or is_scalar(value)):
+            what = value.__qualname__ if isinstance(value, type) else type(value).__name__
+            raise Inexpressible(f"its argument `{name}` is a {what}")
+        given[name] = value
+    if not any(isinstance(value, Shape) for value in given.values()):
+        raise Inexpressible("it is called without a tensor")
+    if (odd := _odd(group.returned)) is not None:
+        raise Inexpressible(f"it returns a {odd.__qualname__}")
+    return given
+
+
+def _odd(returned: Any) -> type | None:
+    """The type of the first thing that is neither a tensor nor a plain value."""
+    if isinstance(returned, tuple):
+        return next((odd for each in returned if (odd := _odd(each))), None)
+    return returned if isinstance(returned, type) else None
+
+
+def markers_file(title: str, markers: Sequence[Marker]) -> str:
+    """Returns a Python file with markers, one for each class.
+
+    Args:
+        title: names the model.
+        markers: of the groups to mark, the most promising first. Others are listed with their reasons.
+    """
+    imports = Imports()
+    writer = _Writer(imports)
+    blocks: list[str] = []
+    by_class: dict[type, list[Marker]] = {}
+    for marker in markers:
+        if marker.reason:
+            blocks.append(_comment(f"Not marked, because {marker.reason}: {_where(marker.group)}"))
+        else:
+            by_class.setdefault(type(marker.group.module), []).append(marker)
+    marked = [writer.block(cls, same) for cls, same in by_class.items()]
+    head = f'''"""Modules of {title} where a kernel may be worth it, with the inputs of one run.
+
+Sizes may vary up to those of the run. Change what should be different, then run pytest --kernelllm on this file.
+"""'''
+    lines = [
+        "import torch",
+        *filter(None, [str(imports)]),
+        "",
+        "from pytest_kernelllm import triton_candidate",
+    ]
+    if not marked:
+        lines, head = [], f'"""Nothing in {title} can be marked that could save 1 % of a step."""'
+    return "\n\n".join([head, "\n".join(lines), *marked, *blocks]).strip() + "\n"
+
+
+class _Writer:
+    """Writes the functions and the call of each marker."""
+
+    def __init__(self, imports: Imports) -> None:
+        self._imports = imports
+        self._taken: set[str] = set()
+
+    def block(self, cls: type[nn.Module], markers: Sequence[Marker]) -> str:
+        """The marker of one class; calls with other constructor arguments or dtypes than the first are listed."""
+        name = self._imports.name(cls)
+        first = markers[0]
+        build, init = self._init(first, name)
+        dtype = _dtype(first)
+        same = [each for each in markers if (each.init, _dtype(each)) == (first.init, dtype)]
+        cases: dict[str, str] = {}
+        functions: list[str] = []
+        dims: dict[str, tuple[int, int]] = {}
+        for number, marker in enumerate(same, 1):
+            axes = free_axes(marker.group.module, marker.inputs)
+            function = self._free(f"{snake_case(name)}_inputs")
+            functions.append(_function(function, marker, axes))
+            cases[f"call_{number}"] = function
+            for dim, size in axes.sizes.items():
+                dims[dim] = (1, max(size, dims.get(dim, (1, 1))[1]))
+        inputs = (
+            next(iter(cases.values()))
+            if len(cases) == 1
+            else f"{{{', '.join(f'{k!r}: {v}' for k, v in cases.items())}}}"
+        )
+        options = [f"inputs={inputs}", *init]
+        options += [f"dtypes=({dtype!r},)"] if dtype else []
+        options += [f"dims={dims!r}"] if dims else []
+        comments = [_comment(_where(marker.group)) for marker in same]
+        others = [marker for marker in markers if marker not in same]
+        comments += [
+            _comment(f"Built in another way, so mark it in another file: {_where(marker.group)}")
+            for marker in others
+        ]
+        call = "triton_candidate(\n    " + f"{name},\n    " + ",\n    ".join(options) + ",\n)"
+        return "\n\n".join([*functions, *build, "\n".join([*comments, call])])
+
+    def _init(self, marker: Marker, name: str) -> tuple[list[str], list[str]]:
+        """The function that builds the module, if there is one, and the option ``init``."""
+        if marker.init is None:
+            function = self._free(f"{snake_case(name)}_module")
+            path = marker.group.paths[0]
+            factory = self._imports.name(marker.factory)
+            text = f"def {function}():\n    return {factory}()[0].get_submodule({path!r})"
+            return [text], [f"init={function}"]
+        if not marker.init:
+            return [], []
+        text = expression(_call(marker.init), self._imports)
+        if all(is_scalar(value) for value in marker.init.values()):
+            return [], [f"init={text}"]
+        function = self._free(f"{snake_case(name)}_arguments")
+        # A callable: every build gets fresh objects.
+        return [f"def {function}():\n    return {text}"], [f"init={function}"]
+
+    def _free(self, name: str) -> str:
+        number, free = 1, name
+        while free in self._taken:
+            number += 1
+            free = f"{name}_{number}"
+        self._taken.add(free)
+        return free
+
+
+def _call(init: Mapping[str, Any]) -> Any:
+    """Constructor arguments as ``init`` takes them."""
+    named = {name: value for name, value in init.items() if name != POSITIONAL}
+    return (init[POSITIONAL], named) if POSITIONAL in init else named
+
+
+def _function(name: str, marker: Marker, axes: Axes) -> str:
+    parameters = ", ".join(f"{dim}: int = {size}" for dim, size in axes.sizes.items())
+    drawn = {
+        argument: _drawn(value, axes.shape(argument, value), marker)
+        if isinstance(value, Shape)
+        else repr(value)
+        for argument, value in marker.inputs.items()
+    }
+    if len(drawn) == 1 and next(iter(drawn)) == _first_parameter(type(marker.group.module)):
+        returned = next(iter(drawn.values()))
+    else:
+        returned = "{" + ", ".join(f"{argument!r}: {text}" for argument, text in drawn.items()) + "}"
+    return f"def {name}({parameters}):\n    return {returned}"
+
+
+def _first_parameter(cls: type[nn.Module]) -> str:
+    return list(inspect.signature(original_forward(cls)).parameters)[1]
+
+
+def _drawn(value: Shape, shape: str, marker: Marker) -> str:
+    """An expression for a random tensor."""
+    if value.dtype is torch.bool:
+        return f"torch.rand({shape}) > 0.5"
+    if value.dtype.is_floating_point:
+        dtype = "" if _dtype(marker) or value.dtype is torch.float32 else f", dtype={value.dtype}"
+        return f"torch.randn({shape}{dtype})"
+    dtype = "" if value.dtype is torch.int64 else f", dtype={value.dtype}"
+    return f"torch.randint({_below(value, marker)}, ({shape},){dtype})"
+
+
+def _below(value: Shape, marker: Marker) -> int:
+    """The bound of random integers: that of the run, or where it had no data, a module's rows or the largest size."""
+    if value.below is not None:
+        return max(value.below, 2)
+    table = next((p for p in marker.group.module.parameters() if p.dim() == 2), None)
+    return len(table) if table is not None else max((2, *value.sizes))
+
+
+def _dtype(marker: Marker) -> str:
+    """The floating dtype of the module and of its inputs; empty if there are several, or one that cannot be judged."""
+    held = [*marker.group.module.parameters(), *marker.group.module.buffers()]
+    kinds = {tensor.dtype for tensor in held if tensor.is_floating_point()}
+    kinds |= {v.dtype for v in marker.inputs.values() if isinstance(v, Shape) and v.dtype.is_floating_point}
+    known = (torch.float32, torch.float16, torch.bfloat16)
+    return dtype_name(kinds.pop()) if len(kinds) == 1 and kinds <= set(known) else ""
+
+
+def _comment(text: str) -> str:
+    return "\n".join(
+        textwrap.wrap(text, 98, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
+    )
+
+
+def _where(group: Group) -> str:
+    shown = ", ".join(group.patterns[:3]) + (", …" if len(group.patterns) > 3 else "")
+    times = "once a step" if group.calls == 1 else f"{group.calls} times a step"
+    return f"{type(group.module).__qualname__} at {shown}, {times}, up to {group.own.headroom / 1e3:.3g} ms"

@@ -1,0 +1,204 @@
+"""The result of a ranking: what each part of a model takes, what a kernel could save there, and the table of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from kernelllm_judge.core.records import Ratio
+from pytest_kernelllm.beside.ranking.markers import Marker, markers_file
+from pytest_kernelllm.core.words import counted
+from pytest_kernelllm.report.table import rendered
+from pytest_kernelllm.suggest.style import Style
+
+WORTH_SHOWING = 0.01
+"""Share of a step's device time that a row must be able to save to be in the table and among the markers."""
+
+
+@dataclass(frozen=True)
+class RankedModule:
+    """Modules of one class that do the same work: equal settings, shapes of weights, and arguments. Times are ms a step."""
+
+    cls: str
+    """Dotted name of the class."""
+    paths: tuple[str, ...]
+    """Where they are in the model, with ``*`` for numbers."""
+    calls: int
+    """In one step."""
+    operations: int
+    """Operations that move memory, in all calls."""
+    ms: float
+    """The device's time in all calls, with the modules inside."""
+    own_ms: float
+    """The same without the modules inside."""
+    share: float
+    """``ms`` as a share of the whole step."""
+    headroom_ms: float
+    """What kernels could save at most, here and in the modules inside."""
+    own_headroom_ms: float
+    """What a kernel for this module could save beyond kernels for the modules inside it. All rows add up to the whole."""
+    roofline: float
+    """Share of its time that its operations would take at the roofline, if they were fused."""
+    bytes: int
+    """Moved by all operations, each alone."""
+    fused_bytes: int
+    """Moved if they were fused."""
+    flops: int
+    """Of matrix multiplications, convolutions and attention."""
+    kernel: str = ""
+    """The verified kernel that covers it: the first 12 digits of its hash, or its dotted name if it is adopted."""
+    gain: Ratio | None = None
+    """That kernel's measured speedup over eager at its marker's sizes."""
+    reason: str = ""
+    """Why the store's kernels for its class do not count, or why it cannot be marked."""
+    marker: bool = False
+    """Whether a marker can be written for it."""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """What the parts of a model take, the most promising first; ``str()`` is a table. Times are ms a step."""
+
+    modules: tuple[RankedModule, ...]
+    measured: bool
+    """Whether times are the GPU's; else they are predicted, each operation at the roofline of ``gpu``."""
+    gpu: str
+    ms: float
+    """The device's time of one step."""
+    headroom_ms: float
+    """What kernels could save in it at most, with everything fused between heavy operations."""
+    step_ms: float | None = None
+    """From the call to the end of the GPU's work; what is more than ``ms`` is the time of Python and of launches."""
+    operations: int = 0
+    notes: tuple[str, ...] = ()
+    model: str = ""
+    """The model's class."""
+    _markers: tuple[Marker, ...] = field(default=(), repr=False, compare=False)
+    """One for each row."""
+
+    @property
+    def worth(self) -> tuple[RankedModule, ...]:
+        """The rows that can save at least 1 % of the step."""
+        return tuple(row for row in self.modules if self._is_worth_it(row))
+
+    def _is_worth_it(self, row: RankedModule) -> bool:
+        return row.own_headroom_ms >= WORTH_SHOWING * self.ms > 0
+
+    def markers(self) -> str:
+        """Returns a Python file that marks every class in ``worth`` that can be marked and has no kernel yet."""
+        pairs = zip(self.modules, self._markers, strict=True)
+        wanted = [marker for row, marker in pairs if self._is_worth_it(row) and not row.kernel]
+        return markers_file(self.model, wanted)
+
+    def write_markers(self, path: Path | str, *, overwrite: bool = False) -> None:
+        """Writes ``markers()`` to a file, formatted as its project is.
+
+        Raises:
+            FileExistsError: the file exists, and ``overwrite`` is not set.
+        """
+        file = Path(path).absolute()
+        if file.exists() and not overwrite:
+            raise FileExistsError(f"{path} exists.")
+        file.write_bytes(Style(file.parent).edited(file.name, b"", self.markers().encode()))
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns everything but the markers as plain values."""
+        every = asdict(replace(self, _markers=()))
+        return {name: value for name, value in every.items() if not name.startswith("_")}
+
+    def __str__(self) -> str:
+        """Formats the table."""
+        return render(self, width=120, color=False)
+
+
+def render(ranking: Ranking, width: int, color: bool) -> str:
+    """Returns the rows that are worth it as a table, with what the figures mean.
+
+    Args:
+        ranking: the ranking.
+        width: columns of the terminal.
+        color: whether to use terminal colours.
+    """
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("module", overflow="fold")
+    unit = Unit.of(ranking.ms)
+    for name in ("calls", f"{unit.name} a step", "share", "roofline", "headroom", "beyond parts"):
+        table.add_column(name, justify="right")
+    table.add_column("kernel", overflow="fold")
+    for row in ranking.worth:
+        table.add_row(*_cells(row, ranking, unit))
+    return rendered(width, color, *([table] if ranking.worth else []), *_sentences(ranking, unit))
+
+
+@dataclass(frozen=True)
+class Unit:
+    """The unit of a table's times."""
+
+    name: str
+    per_ms: float
+
+    @classmethod
+    def of(cls, ms: float) -> Unit:
+        """Returns the unit in which a step is readable."""
+        return cls("ms", 1.0) if ms >= 1 else cls("µs", 1e3)
+
+    def digits(self, ms: float) -> str:
+        """Returns three digits of a time."""
+        value = ms * self.per_ms
+        return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+    def __call__(self, ms: float) -> str:
+        """Returns a time with its unit."""
+        return f"{self.digits(ms)} {self.name}"
+
+
+def _cells(row: RankedModule, ranking: Ranking, unit: Unit) -> tuple[str, ...]:
+    paths = ", ".join(row.paths[:2]) + (", …" if len(row.paths) > 2 else "")
+    return (
+        f"[bold]{escape(_name(row))}[/] [dim]{escape(paths)}[/]",
+        f"{row.calls:,}",
+        unit.digits(row.ms),
+        f"{row.share:.0%}",
+        f"{row.roofline:.0%}",
+        unit.digits(row.headroom_ms),
+        f"{unit.digits(row.own_headroom_ms)} ({row.own_headroom_ms / ranking.ms:.0%})",
+        f"[green]{escape(_covered(row))}[/]" if row.kernel else "see below" if row.reason else "–",
+    )
+
+
+def _name(row: RankedModule) -> str:
+    return row.cls.rpartition(".")[2]
+
+
+def _covered(row: RankedModule) -> str:
+    return f"{row.kernel} {row.gain.value:.2f}x" if row.gain else row.kernel
+
+
+def _sentences(ranking: Ranking, unit: Unit) -> list[str]:
+    if ranking.measured:
+        whole = f"{ranking.model} on {ranking.gpu}: operations take {unit(ranking.ms)} of the GPU a step"
+        whole += f", a step takes {unit(ranking.step_ms)}" if ranking.step_ms is not None else ""
+    else:
+        whole = f"{ranking.model}: a step is predicted to take {unit(ranking.ms)} on {ranking.gpu}, each operation at the roofline"
+    lines = [f"{whole}; {counted(ranking.operations, 'operation')}."]
+    share = ranking.headroom_ms / ranking.ms if ranking.ms else 0.0
+    lines.append(f"Kernels could save {unit(ranking.headroom_ms)} at most ({share:.0%}).")
+    if ranking.worth:
+        lines[-1] += (
+            " A row's headroom includes the modules inside it; what is beyond these parts adds up over the rows."
+        )
+    rest = len(ranking.modules) - len(ranking.worth)
+    left = ranking.headroom_ms - sum(row.own_headroom_ms for row in ranking.worth)
+    if rest:
+        lines.append(f"{counted(rest, 'row')} with less than 1 % each: {unit(max(left, 0.0))} together.")
+    if ranking.step_ms is not None and ranking.step_ms > 1.25 * ranking.ms:
+        lines.append(
+            f"The GPU waits {unit(ranking.step_ms - ranking.ms)} of a step for Python and launches; CUDA graphs save that."
+        )
+    lines += dict.fromkeys(f"{_name(row)}: {row.reason}." for row in ranking.worth if row.reason)
+    return [*lines, *ranking.notes]
