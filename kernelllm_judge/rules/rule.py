@@ -130,6 +130,8 @@ class Rule:
     """Whether the rule can be left out, to show that it catches something that no other rule does."""
     device: ClassVar[Literal["any", "cpu", "cuda"]] = "any"
     """Where the judge applies the rule."""
+    seed: ClassVar[int] = 0
+    """Added to the judge's first seed, so that inputs differ from those of other rules."""
     main: ClassVar[bool] = False
     """Whether its probes run before ``check_case``."""
 
@@ -166,4 +168,4 @@ class Rule:
         baseline: BaselineChoice,
         findings: Findings,
     ) -> None:
-        """Checks the speedups of all cases; see ``rules.speed``."""
+        """Checks the speedups of all cases; see ``rules.timing``."""

@@ -11,7 +11,7 @@ import torch
 
 from kernelllm_judge.core.records import Check
 from kernelllm_judge.run.call import Judging, Uploaded, call, poison, upload
-from kernelllm_judge.run.right_before import same_bits
+from kernelllm_judge.run.right_before import same_bytes
 from kernelllm_judge.shared.buffers import buffer_bytes
 from kernelllm_judge.truth import numerics
 from kernelllm_judge.truth.gradients import Gradients, flat
@@ -110,7 +110,7 @@ def check_incoming(judging: Judging, prepared: PreparedProbe, backward: Backward
     Raises:
         Decision: it changed one of them.
     """
-    kept = all(same_bits(buffer, memory) for buffer, memory in backward.incoming)
+    kept = all(same_bytes(buffer, memory) for buffer, memory in backward.incoming)
     broken = f"its backward pass changes the gradients of its outputs in place at {prepared.probe.describe()}"
     judging.findings.require(rule, "leaves gradients of outputs as they were", kept, broken)
 

@@ -9,11 +9,11 @@ from kernelllm_judge import judging as judge
 from kernelllm_judge.core.records import Stage
 from kernelllm_judge.isolation.processes import ResourceBounds
 from kernelllm_judge.policy import Policy
-from kernelllm_judge.rules.device_time import DeviceTime
-from kernelllm_judge.rules.recheck import Recheck
-from kernelllm_judge.rules.repeat import Repeat
-from kernelllm_judge.rules.roofline import RooflineRule
-from kernelllm_judge.rules.torch_share import TorchShare
+from kernelllm_judge.rules.work import DeviceTime
+from kernelllm_judge.rules.timing import Recheck
+from kernelllm_judge.rules.again import Repeat
+from kernelllm_judge.rules.timing import RooflineRule
+from kernelllm_judge.rules.work import TorchShare
 from kernelllm_judge.shared.buffers import GUARD
 from kernelllm_judge.timing import timing
 from kernelllm_judge.truth import jumps, reordered, scans, sums, truth
