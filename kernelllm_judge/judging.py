@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 
 import torch
 
-from kernelllm_judge.background import beside
-from kernelllm_judge.compiling import compile_all, require_compiled
+from kernelllm_judge.beside import Beside, compile_all, require_compiled, sanitize_all
 from kernelllm_judge.core.measured import CaseTime, Measured
 from kernelllm_judge.core.records import (
     SIZES_ASKED,
@@ -27,16 +27,14 @@ from kernelllm_judge.core.stages import InStage, unwatched
 from kernelllm_judge.examine import examine
 from kernelllm_judge.findings import Decision, Findings, OutOfMemory
 from kernelllm_judge.isolation.isolation import Isolation, probe_isolation
-from kernelllm_judge.kept import KeptReferences
-from kernelllm_judge.leases import Lease, Leases
-from kernelllm_judge.lending import Lending
-from kernelllm_judge.outcome import Outcome, in_fresh_processes, outcome_of
+from kernelllm_judge.launching import ServerFailed
+from kernelllm_judge.leases import KeptReferences, Lease, Leases, Lending
+from kernelllm_judge.outcome import Outcome, outcome_of
 from kernelllm_judge.plans import Plan, make_plans, sizes_asked
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.rules.catalog import RULES
 from kernelllm_judge.rules.rule import Rule
 from kernelllm_judge.run.call import Judging
-from kernelllm_judge.sanitizing import sanitize_all
 from kernelllm_judge.shared.buffers import GpuBlockPool
 from kernelllm_judge.supervisor import ForkServer, start_together
 from kernelllm_judge.timer import PUBLIC_SEED, Timer
@@ -56,6 +54,11 @@ NOT_COMPILED = "timed without torch.compile: there was no memory for it"
 RELEASE_SECONDS = 10.0
 """Seconds to wait for an ended worker's memory to be freed."""
 
+TRIES = 3
+"""How many processes in a row must die by a signal until that counts as the candidate's own doing."""
+
+ENDS = (Decision, OriginalError, torch.cuda.OutOfMemoryError)
+"""What ends the judging of a candidate without acceptance."""
 
 LONGEST_MEASURED = 30.0
 """Seconds that a worker may take for a candidate that is only timed: one that hangs keeps others from timing."""
@@ -209,7 +212,7 @@ class Judge:
             try:
                 with lending.lease(alone=alone, only_timed=True) as leased:
                     times = self._times(candidate, criteria, findings, leased)
-            except (Decision, OriginalError, torch.cuda.OutOfMemoryError) as end:
+            except ENDS as end:
                 error = " ".join(str(end).split())[:300] or type(end).__name__
                 if isinstance(end, OutOfMemory | torch.cuda.OutOfMemoryError) and not leased.all:
                     continue
@@ -238,15 +241,26 @@ class Judge:
             return tuple(self._timer.time_alone(judging, plan.case.name, plan.sizes) for plan in plans)
 
     def _judged(self, candidate: Candidate, criteria: Criteria, leased: Lease) -> Outcome:
+        """Judges with a lease; again, in fresh processes, where a signal ended one: it may have come from outside."""
         last: Stage = "timing" if criteria.timing and self.device.type == "cuda" else "correctness"
-
-        def once() -> Outcome:
+        for left in reversed(range(TRIES)):
             findings = Findings({rule.name: rule.stage for rule in self.rules})
-            return outcome_of(lambda: self._proceed(candidate, criteria, findings, leased), findings, last)
-
-        return in_fresh_processes(once)
+            try:
+                self._proceed(candidate, criteria, findings, leased)
+            except ServerFailed:
+                if not left:
+                    raise
+                continue
+            except ENDS as end:
+                outcome = outcome_of(end, findings)
+            else:
+                outcome = Outcome(findings, "accepted", last)
+            if not outcome.process_lost:
+                break
+        return outcome
 
     def _proceed(self, candidate: Candidate, criteria: Criteria, findings: Findings, leased: Lease) -> None:
+        """Judges a candidate, from its source to its speed. Where nothing is raised, it is accepted; for what is see ``ENDS``."""
         for rule in self.rules:
             rule.check_source(candidate.source, findings)
         on_gpu = self.device.type == "cuda"
@@ -267,11 +281,11 @@ class Judge:
         short: dict[str, str] = {}
         """Who ran out of memory, by the case that was timed."""
         with (
-            self._beside(candidate, plans, criteria, findings) as check_beside,
+            self._beside(candidate, plans, criteria, findings) as beside,
             self._workers.loaded(candidate.source, references, findings, leased) as judging,
         ):
             for plan in plans:
-                if examine(judging, plan, self.rules, sharing=self._sharing, before_each=check_beside):
+                if examine(judging, plan, self.rules, self._timer, beside):
                     findings.cases.append(plan.case.name)
             if not findings.cases:
                 check = next(c for c in findings.checks if c.name == "discriminating inputs")
@@ -298,22 +312,15 @@ class Judge:
 
     def _beside(
         self, candidate: Candidate, plans: list[Plan], criteria: Criteria, findings: Findings
-    ) -> contextlib.AbstractContextManager[Callable[[], None]]:
+    ) -> Beside:
         """Compiles the kernels in the background where they are interpreted, and interprets them on a GPU."""
         references = self._reference_outputs(criteria, "cpu")
         if self.device.type == "cuda":
             rule, do, workers = "memory", sanitize_all, self._interpreters
         else:
             rule, do, workers = "compile", compile_all, self._compilers
-        if rule not in findings.rules:
-            return contextlib.nullcontext(lambda: None)
-        return beside(lambda own: do(workers, candidate.source, plans, references, own), findings)
-
-    def _sharing(self) -> contextlib.AbstractContextManager[None]:
-        """Holds the GPU together with others that check but do not time."""
-        if self.device.type == "cpu":
-            return contextlib.nullcontext()
-        return self._timer.sharing()
+        task = partial(do, workers, candidate.source, plans, references) if rule in findings.rules else None
+        return Beside(task, findings)
 
     def _time(self, judging: Judging, plan: Plan, sizes: dict[str, int], *, compiled: bool = True) -> str:
         """Times a case at these sizes. Returns whose process there was too little memory for; nothing if there was enough.

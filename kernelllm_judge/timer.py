@@ -13,7 +13,7 @@ import torch
 
 from kernelllm_judge.core.measured import CaseTime
 from kernelllm_judge.core.records import Timing
-from kernelllm_judge.durations import WAITING, Durations
+from kernelllm_judge.findings import WAITING, Durations
 from kernelllm_judge.gpu_lock import Hold, hold_gpu
 from kernelllm_judge.rules.rule import Rule, TimedCall
 from kernelllm_judge.run.backward import Backward, upload_backward

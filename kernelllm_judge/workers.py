@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import torch
 
-from kernelllm_judge.durations import Durations
 from kernelllm_judge.findings import (
     Decision,
+    Durations,
     Findings,
     OutOfMemory,
     OutOfTime,

@@ -20,8 +20,7 @@ from kernelllm_judge.run.call import (
     upload,
 )
 from kernelllm_judge.run.comparison import outputs_pass
-from kernelllm_judge.run.original import call_original
-from kernelllm_judge.run.torch_work import torch_work, vendor_kinds
+from kernelllm_judge.run.original import call_original, torch_work, vendor_kinds
 from kernelllm_judge.truth.acceptance import Unasked
 from kernelllm_judge.truth.prepared import PreparedProbe
 from kernelllm_judge.truth.variations import OTHERS_THAN_GIVEN

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.core.dispatch_mode import DispatchMode
 from kernelllm_judge.core.seeding import seed_torch
-from kernelllm_judge.shared.structure import flatten
+from kernelllm_judge.shared.leaves import flatten
 from kernelllm_judge.truth.transposed import convolve_transposed
 
 Change = Callable[[torch.Tensor], torch.Tensor]

@@ -24,7 +24,7 @@ from torch import nn
 
 from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.policy import Policy
-from kernelllm_judge.shared.structure import flatten
+from kernelllm_judge.shared.leaves import flatten
 from kernelllm_judge.truth import numerics
 from kernelllm_judge.truth.calls import Change, Float64Mode, copied, to_float64
 from kernelllm_judge.truth.numerics import Expected

@@ -12,7 +12,7 @@ import torch
 from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.core.records import TensorSpec
 from kernelllm_judge.core.stages import RUNNING
-from kernelllm_judge.shared.structure import flatten
+from kernelllm_judge.shared.leaves import flatten
 from kernelllm_judge.truth import calls
 from kernelllm_judge.truth.acceptance import Trial
 from kernelllm_judge.truth.agreement import Agree, agrees_together, each_agrees, every

@@ -23,8 +23,7 @@ from kernelllm_judge.truth.acceptance import Trial, Unasked
 from kernelllm_judge.truth.float64 import Float64Runs
 from kernelllm_judge.truth.needs import call_bytes
 from kernelllm_judge.truth.prepared import bytes_of, tensors_of_call
-from kernelllm_judge.truth.probes import Probe
-from kernelllm_judge.truth.subject import Subject
+from kernelllm_judge.truth.probes import Probe, Subject
 from kernelllm_judge.truth.variations import Span
 
 ChangeOfPart = Callable[..., torch.Tensor]

@@ -13,7 +13,7 @@ import torch
 from kernelllm_judge.core.stages import RUNNING, InStage, unwatched
 from kernelllm_judge.memory import CallBytes, make_room, release_cache
 from kernelllm_judge.policy import Policy
-from kernelllm_judge.shared.structure import flatten
+from kernelllm_judge.shared.leaves import flatten
 from kernelllm_judge.truth import calls, numerics
 from kernelllm_judge.truth.acceptance import Unasked as Unasked
 from kernelllm_judge.truth.compiled import CompiledOriginals
@@ -31,7 +31,7 @@ from kernelllm_judge.truth.prepared import (
     tensors_of_call,
 )
 from kernelllm_judge.truth.probes import Probe
-from kernelllm_judge.truth.subject import Subject as Subject
+from kernelllm_judge.truth.probes import Subject as Subject
 from kernelllm_judge.truth.truth import Truth, is_half
 from kernelllm_judge.truth.unsupported import OriginalError as OriginalError
 from kernelllm_judge.truth.unsupported import (

@@ -15,8 +15,8 @@ import torch
 
 from kernelllm_judge.truth import fused
 from kernelllm_judge.truth.agreement import every
+from kernelllm_judge.truth.otherwise import allowed_operations
 from kernelllm_judge.truth.rows import largest
-from kernelllm_judge.truth.tf32 import allowed_operations
 
 Arguments = dict[str, Any]
 Run = Callable[[Arguments], Sequence[Any]]

@@ -10,7 +10,7 @@ import torch
 
 from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.policy import Policy
-from kernelllm_judge.shared.structure import flatten
+from kernelllm_judge.shared.leaves import flatten
 from kernelllm_judge.truth import calls, numerics
 from kernelllm_judge.truth.acceptance import Unasked
 from kernelllm_judge.truth.probes import Probe

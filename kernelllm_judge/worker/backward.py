@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from kernelllm_judge.shared.structure import flatten
+from kernelllm_judge.shared.leaves import flatten
 
 Tensors = Sequence[torch.Tensor]
 

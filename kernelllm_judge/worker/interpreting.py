@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from kernelllm_judge.worker.absent_gpu import answer_for_gpu, answer_warmup
 from kernelllm_judge.worker.fast_language import speed_up_language
-from kernelllm_judge.worker.gpu_semantics import compute_as_on_gpu
-from kernelllm_judge.worker.interpreter import fix_bfloat16, speed_up
+from kernelllm_judge.worker.gpu_semantics import compute_as_on_gpu, fix_bfloat16
 from kernelllm_judge.worker.language import read_as_compiler
 from kernelllm_judge.worker.libdevice import compute_libdevice
 
@@ -19,4 +18,3 @@ def prepare_interpreter() -> None:
     compute_as_on_gpu()
     compute_libdevice()
     read_as_compiler()
-    speed_up()

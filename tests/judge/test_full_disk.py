@@ -45,10 +45,7 @@ def test_a_disk_is_full_where_no_more_files_can_be_made(tmp_path, monkeypatch):
 def ended(decision, *, on_full_disk):
     decision.on_full_disk = on_full_disk
 
-    def proceed():
-        raise decision
-
-    return outcome_of(proceed, Findings({}), "correctness")
+    return outcome_of(decision, Findings({}))
 
 
 @pytest.mark.parametrize(

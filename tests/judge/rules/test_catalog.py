@@ -7,8 +7,8 @@ import pytest
 
 from kernelllm_judge import rules
 from kernelllm_judge.rules.catalog import NAMES, RULES, SWITCHABLE, without
-from kernelllm_judge.rules.rule import Rule
 from kernelllm_judge.rules.outputs import OutputRule
+from kernelllm_judge.rules.rule import Rule
 
 
 def test_every_rule_of_the_folder_is_in_the_catalog_once():

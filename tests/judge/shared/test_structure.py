@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernelllm_judge.shared.structure import flatten
+from kernelllm_judge.shared.leaves import flatten
 
 X = torch.ones(2, 2)
 Pair = namedtuple("Pair", "values indices")

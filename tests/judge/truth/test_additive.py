@@ -6,8 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from kernelllm_judge.truth import calls
-from kernelllm_judge.truth.additive import find_reduction
-from kernelllm_judge.truth.float64 import Float64Runs
+from kernelllm_judge.truth.float64 import Float64Runs, find_reduction
 
 ROWS, WIDTH = 41, 6
 

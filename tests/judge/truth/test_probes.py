@@ -7,10 +7,9 @@ from kernelllm_judge.core.records import Case, Domain, TensorSpec
 from kernelllm_judge.plans import plan_case
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.rules.catalog import RULES
-from kernelllm_judge.rules.outputs import Nonfinite
+from kernelllm_judge.rules.outputs import Nonfinite, Stress
 from kernelllm_judge.rules.rule import SupportedCase
 from kernelllm_judge.rules.sizes import MOST_COMPARED, Sizes
-from kernelllm_judge.rules.outputs import Stress
 from kernelllm_judge.truth.probes import Limits, Probe, elements, fit, smaller
 from kernelllm_judge.truth.stress import NEAR_DUPLICATES, PLANTED, TRANSFORMS
 from kernelllm_judge.truth.variations import OTHERS_FOR_FIXED

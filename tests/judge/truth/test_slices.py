@@ -11,8 +11,7 @@ from test_outputs import POLICY, of, references
 from torch import nn
 
 from kernelllm_judge.core.records import TensorSpec
-from kernelllm_judge.leases import EVERYTHING
-from kernelllm_judge.lending import Lending
+from kernelllm_judge.leases import EVERYTHING, Lending
 from kernelllm_judge.truth import calls
 from kernelllm_judge.truth.agreement import agrees
 from kernelllm_judge.truth.numerics import compare
