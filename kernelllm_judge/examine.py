@@ -17,13 +17,7 @@ from kernelllm_judge.truth.acceptance import Unasked
 from kernelllm_judge.truth.probes import Probe
 
 
-def examine(
-    judging: Judging,
-    plan: Plan,
-    rules: Sequence[Rule],
-    timer: Timer,
-    beside: Beside,
-) -> bool:
+def examine(judging: Judging, plan: Plan, rules: Sequence[Rule], timer: Timer, beside: Beside) -> bool:
     """Runs all probes of one case and applies every rule to each.
 
     Args:

@@ -1,3 +1,4 @@
+# ruff: noqa: SIM905 (words are easier to read and to sort than quoted strings)
 """Launches fork servers: one process imports torch, which takes a second, and forks all of them."""
 
 from __future__ import annotations
@@ -17,16 +18,9 @@ from pathlib import Path
 
 from kernelllm_judge.isolation.isolation import Isolation, Mode
 
-PASSED_VARIABLES = (
-    "PATH",
-    "LANG",
-    "LC_ALL",
-    "LD_LIBRARY_PATH",
-    "CUDA_HOME",
-    "CUDA_VISIBLE_DEVICES",
-    "VIRTUAL_ENV",
-    "CC",
-)
+PASSED_VARIABLES = """
+    PATH LANG LC_ALL LD_LIBRARY_PATH CUDA_HOME CUDA_VISIBLE_DEVICES VIRTUAL_ENV CC
+""".split()
 """Environment variables that a worker gets; all others (tokens, proxies, CI variables) are left out."""
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}

@@ -13,13 +13,7 @@ import torch
 
 from kernelllm_judge.core.stages import InStage
 from kernelllm_judge.gpu_lock import UNIT, GpuLedger
-from kernelllm_judge.memory import (
-    OWN,
-    CallBytes,
-    register_host_memory,
-    release_cache,
-    release_host_cache,
-)
+from kernelllm_judge.memory import OWN, CallBytes, register_host_memory, release_cache, release_host_cache
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.truth.outputs import ReferenceOutputs, Subject
 

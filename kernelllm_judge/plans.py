@@ -168,11 +168,5 @@ def plan_case(supported: SupportedCase, rules: Sequence[Rule]) -> Plan:
         replace(supported.probe("values", supported.main, SUBSTITUTE_SEED), normalized=True),
     )
     return Plan(
-        supported.case,
-        tuple(main),
-        tuple(further),
-        supported.ranges,
-        sizes,
-        tuple(interpreted),
-        substitutes,
+        supported.case, tuple(main), tuple(further), supported.ranges, sizes, tuple(interpreted), substitutes
     )

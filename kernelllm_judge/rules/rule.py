@@ -162,10 +162,6 @@ class Rule:
         """Checks the times of one case."""
 
     def check_speedups(
-        self,
-        timings: Sequence[Timing],
-        least: float,
-        baseline: BaselineChoice,
-        findings: Findings,
+        self, timings: Sequence[Timing], least: float, baseline: BaselineChoice, findings: Findings
     ) -> None:
         """Checks the speedups of all cases; see ``rules.timing``."""

@@ -125,11 +125,7 @@ class Speed(Rule):
     device = "cuda"
 
     def check_speedups(
-        self,
-        timings: Sequence[Timing],
-        least: float,
-        baseline: BaselineChoice,
-        findings: Findings,
+        self, timings: Sequence[Timing], least: float, baseline: BaselineChoice, findings: Findings
     ) -> None:
         """Rejects a kernel that is slower on some case, or reaches the threshold on none.
 

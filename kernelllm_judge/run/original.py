@@ -1,3 +1,4 @@
+# ruff: noqa: SIM905 (words are easier to read and to sort than quoted strings)
 """Records what one call of the original does, and which torch operations do work that belongs into a kernel."""
 
 from __future__ import annotations
@@ -50,46 +51,12 @@ def call_original(prepared: PreparedProbe, arguments: dict[str, Any]) -> Origina
 
 LAYOUT = ALLOCATING | frozenset(
     f"aten::{name}"
-    for name in (
-        "_local_scalar_dense",
-        "_reshape_alias",
-        "_to_copy",
-        "_unsafe_view",
-        "alias",
-        "arange",
-        "as_strided",
-        "clone",
-        "copy_",
-        "detach",
-        "detach_",
-        "diagonal",
-        "expand",
-        "fill_",
-        "item",
-        "lift_fresh",
-        "permute",
-        "real",
-        "reshape",
-        "resize_",
-        "scalar_tensor",
-        "select",
-        "set_",
-        "slice",
-        "split",
-        "split_with_sizes",
-        "squeeze",
-        "squeeze_",
-        "t",
-        "transpose",
-        "unbind",
-        "unfold",
-        "unsqueeze",
-        "unsqueeze_",
-        "view",
-        "view_as_complex",
-        "view_as_real",
-        "zero_",
-    )
+    for name in """
+        _local_scalar_dense _reshape_alias _to_copy _unsafe_view alias arange as_strided clone copy_ detach
+        detach_ diagonal expand fill_ item lift_fresh permute real reshape resize_ scalar_tensor select set_
+        slice split split_with_sizes squeeze squeeze_ t transpose unbind unfold unsqueeze unsqueeze_ view
+        view_as_complex view_as_real zero_
+    """.split()
 )
 """Views, allocation, fills, casts and changes of layout: allowed at any size."""
 

@@ -1,3 +1,4 @@
+# ruff: noqa: SIM905 (words are easier to read and to sort than quoted strings)
 """Decides which functions may cache their results and which decorators a kernel module may define for itself.
 
 ``functools.cache`` keeps what it is given and what it returns. Neither can make a later call wrong if all of it is plain:
@@ -10,11 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from kernelllm_judge.static_check.persistent import (
-    IMMUTABLE_BUILTINS,
-    IMMUTABLE_FUNCTIONS,
-    PersistentNames,
-)
+from kernelllm_judge.static_check.persistent import IMMUTABLE_BUILTINS, IMMUTABLE_FUNCTIONS, PersistentNames
 from kernelllm_judge.static_check.scopes import SELF, LexicalScope, ScopedNode, paths
 
 _RECORDS = frozenset(["collections.namedtuple", "typing.NamedTuple"])
@@ -22,17 +19,9 @@ CACHES = frozenset(["functools.cache", "functools.lru_cache"])
 _ATTRIBUTES = frozenset(["device", "dtype", "is_cuda", "itemsize", "ndim", "shape"])
 """Attributes that are plain, whatever tensor has them."""
 _METHODS = frozenset(
-    [
-        "dim",
-        "element_size",
-        "get_device",
-        "is_contiguous",
-        "ndimension",
-        "nelement",
-        "numel",
-        "size",
-        "stride",
-    ]
+    """
+        dim element_size get_device is_contiguous ndimension nelement numel size stride
+    """.split()
 )
 """Methods of tensors with plain results."""
 _DTYPES = frozenset(

@@ -154,10 +154,7 @@ def _inductor(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., A
 
 
 def _compiled(
-    module: torch.nn.Module,
-    arguments: dict[str, Any],
-    sharing: Sharing,
-    gradients: Gradients | None = None,
+    module: torch.nn.Module, arguments: dict[str, Any], sharing: Sharing, gradients: Gradients | None = None
 ) -> Callable[..., Any] | None:
     code = getattr(getattr(module.forward, "__func__", None), "__code__", type(module))
     # As one graph nothing runs before it is compiled, unless inputs are copied for a backward pass.

@@ -18,13 +18,7 @@ from kernelllm_judge.truth.originals import Modules, Originals
 from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.stress import PLANTED, TRANSFORMS
 from kernelllm_judge.truth.unsupported import OriginalError, original_errors
-from kernelllm_judge.truth.variations import (
-    NAMED,
-    OTHERS_FOR_FIXED,
-    Change,
-    allows_nonfinite,
-    vary,
-)
+from kernelllm_judge.truth.variations import NAMED, OTHERS_FOR_FIXED, Change, allows_nonfinite, vary
 
 
 class Inputs:
@@ -94,11 +88,7 @@ class Inputs:
         return changes
 
     def other(
-        self,
-        module: torch.nn.Module,
-        probe: Probe,
-        changes: Mapping[str, Change],
-        drawn: dict[str, Any],
+        self, module: torch.nn.Module, probe: Probe, changes: Mapping[str, Change], drawn: dict[str, Any]
     ) -> list[torch.Tensor] | None:
         """Returns the outputs for other inputs, which must not pass for this probe's; None: they fail.
 

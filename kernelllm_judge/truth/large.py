@@ -19,14 +19,7 @@ from kernelllm_judge.truth.agreement import Agree, agrees_together, each_agrees,
 from kernelllm_judge.truth.inputs import Inputs
 from kernelllm_judge.truth.numerics import Expected
 from kernelllm_judge.truth.originals import Modules, Originals, to_host
-from kernelllm_judge.truth.prepared import (
-    Piece,
-    PreparedProbe,
-    Sliced,
-    bytes_of,
-    form_of,
-    tensors_of_call,
-)
+from kernelllm_judge.truth.prepared import Piece, PreparedProbe, Sliced, bytes_of, form_of, tensors_of_call
 from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.slices import Slicing, equal_to_half, find_slicing, in_slices
 from kernelllm_judge.truth.stress import PLANTED, TRANSFORMS

@@ -16,14 +16,7 @@ import torch
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.truth import fused
 from kernelllm_judge.truth.bounds import ErrorBounds, Together, derive_bounds
-from kernelllm_judge.truth.rows import (
-    all_finite,
-    as_rows,
-    chunks,
-    group_rms,
-    least_unit,
-    unit_of,
-)
+from kernelllm_judge.truth.rows import all_finite, as_rows, chunks, group_rms, least_unit, unit_of
 
 
 @dataclass(frozen=True)

@@ -23,13 +23,7 @@ from kernelllm_judge.truth.inputs import Inputs
 from kernelllm_judge.truth.large import LargeCalls
 from kernelllm_judge.truth.numerics import Expected
 from kernelllm_judge.truth.originals import Modules, Originals
-from kernelllm_judge.truth.prepared import (
-    PreparedProbe,
-    Updates,
-    bytes_of,
-    form_of,
-    tensors_of_call,
-)
+from kernelllm_judge.truth.prepared import PreparedProbe, Updates, bytes_of, form_of, tensors_of_call
 from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.probes import Subject as Subject
 from kernelllm_judge.truth.truth import Truth, is_half

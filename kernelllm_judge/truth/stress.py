@@ -199,14 +199,7 @@ TRANSFORMS: MappingProxyType[str, Transform] = MappingProxyType(
         "subnormal": _subnormal,
         WHOLE_HALVES: lambda rows, generator, largest: (rows * 4).round() / 2,
         "mixed-row": _mixture(
-            _shifted,
-            _two_values,
-            _equal_values,
-            _sparse,
-            _times(8.0),
-            _times(1e3),
-            _times(1e-2),
-            _times(1.0),
+            _shifted, _two_values, _equal_values, _sparse, _times(8.0), _times(1e3), _times(1e-2), _times(1.0)
         ),
         "low-row": _mixture(
             _plus(-200.0), _negative, _zeros, _plus(-2e4), _equal_rows, _subnormal, _times(1.0)

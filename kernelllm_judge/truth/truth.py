@@ -216,11 +216,7 @@ class Truth:
         return [leaves for leaves in found if leaves]
 
     def _elsewhere(
-        self,
-        modules: Modules,
-        arguments: dict[str, Any],
-        probe: Probe,
-        times: int,
+        self, modules: Modules, arguments: dict[str, Any], probe: Probe, times: int
     ) -> Iterator[tuple[list[torch.Tensor], list[torch.Tensor]]]:
         """Yields the leaves for slightly perturbed inputs, as the original computes them and in float64.
 

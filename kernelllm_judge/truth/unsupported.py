@@ -97,10 +97,7 @@ def refuse_random(
 
 
 def updated_buffers(
-    module: torch.nn.Module,
-    arguments: dict[str, Any],
-    probe: Probe,
-    place: calls.Change = torch.clone,
+    module: torch.nn.Module, arguments: dict[str, Any], probe: Probe, place: calls.Change = torch.clone
 ) -> tuple[str, ...]:
     """Returns the names of the buffers that a call of the original changes, which a kernel must change in the same way.
 
