@@ -122,13 +122,6 @@ def sanitize_all(
 
     What the interpreter cannot run is recorded as a check that passed, with the reason.
 
-    Args:
-        workers: workers in the interpreter.
-        source: the kernel module.
-        plans: the candidate's probes.
-        references: prepares probes on the CPU.
-        findings: where checks are recorded.
-
     Raises:
         Decision: a kernel accessed memory wrongly.
     """

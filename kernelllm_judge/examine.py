@@ -21,9 +21,6 @@ def examine(judging: Judging, plan: Plan, rules: Sequence[Rule], timer: Timer, b
     """Runs all probes of one case and applies every rule to each.
 
     Args:
-        judging: the candidate.
-        plan: the case's probes.
-        rules: the rules in force.
         timer: holds the GPU together with other checkers.
         beside: runs meanwhile; may have decided.
 

@@ -91,7 +91,6 @@ class GpuLedger:
         """Takes no lease yet.
 
         Args:
-            gpu_uuid: names the file.
             budget: bytes that all leases together may take. Equal for all processes, or the largest counts.
         """
         self.budget = budget

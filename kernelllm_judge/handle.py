@@ -52,7 +52,6 @@ class WorkerHandle:
         """Created by ``ForkServer.worker``.
 
         Args:
-            channel: connected to the worker.
             how_ended: returns how the process ended, once it has.
             seconds: how long all its replies may take together; the judge's own time does not count.
             released: entered while the worker compiles.

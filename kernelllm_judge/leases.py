@@ -53,7 +53,6 @@ class Leases:
         """Leases nothing yet.
 
         Args:
-            gpu_uuid: names the ledger.
             gpu_memory: bytes that all judges of this GPU may take together; 0: nearly all of it.
             policy: how calls are cut.
         """
@@ -176,7 +175,6 @@ class KeptReferences:
         """Keeps none yet.
 
         Args:
-            policy: thresholds.
             in_stage: gives the context for each run of an original.
             leases: of the GPU's memory, if there is a GPU.
         """

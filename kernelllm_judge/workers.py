@@ -66,8 +66,6 @@ class Workers:
         """Opens a worker that has loaded a kernel module. Its buffers are freed when its process has ended.
 
         Args:
-            source: the kernel module.
-            references: the target's.
             findings: get what goes wrong.
             lease: the GPU memory that the worker may take; without a budget half of the GPU's.
 

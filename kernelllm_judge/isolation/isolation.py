@@ -141,7 +141,6 @@ def seal(
     """Applies every measure to this process and all that it will start. It must have a single thread.
 
     Args:
-        isolation: the measures to apply.
         directory: the only folder that stays writable.
         reachable: files that stay reachable, from ``reachable.reachable``.
         limits: resource limits, by their names in ``resource`` and in its units.

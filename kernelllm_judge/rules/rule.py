@@ -54,7 +54,6 @@ class SupportedCase:
         """Returns a probe of this case.
 
         Args:
-            rule: the rule that a wrong output breaks.
             sizes: sizes of the named dimensions.
             number: added to the first seed; from ``policy.seeds`` on, probes share the last seed's weights.
             stress: how the inputs are stressed, see ``Probe.stress``.

@@ -137,13 +137,7 @@ def _is_inside(supported: SupportedCase, sizes: Mapping[str, int]) -> bool:
 
 
 def growth(domain: Domain, name: str, others: Mapping[str, int]) -> set[tuple[int, int]]:
-    """Returns how products of neighbouring dimensions grow with one of them: the factor before it, and its power.
-
-    Args:
-        domain: whose inputs have the dimensions.
-        name: the dimension.
-        others: sizes of the others.
-    """
+    """Returns how products of neighbouring dimensions grow with one of them: the factor before it, and its power."""
     found = set()
     for spec in domain.inputs.values():
         shape = spec.shape if isinstance(spec, TensorSpec) else ()

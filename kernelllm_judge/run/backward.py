@@ -57,9 +57,6 @@ def run_backward(
     """Uploads a probe and has it called once with its backward pass.
 
     Args:
-        judging: the candidate.
-        prepared: the probe.
-        again: see ``worker.backward.gradients``.
         frozen: whether an input or parameter requires no gradient.
 
     Raises:

@@ -103,10 +103,6 @@ def check_outputs(
     """Compares every output with float64, and records the differences under ``rule``.
 
     Args:
-        judging: the candidate.
-        uploaded: the buffers with its outputs.
-        prepared: the probe that it was called with.
-        rule: the rule that a wrong output breaks.
         context: beginning of the reason, where the probe's description is not enough.
         sampled: compares a large output in a few places, chosen at random.
 
@@ -150,10 +146,6 @@ def check_updates(
     """Compares every buffer that the original updates with what it holds then in float64.
 
     Args:
-        judging: the candidate.
-        uploaded: the probe's buffers, after a call.
-        prepared: the probe.
-        rule: the rule that a wrong buffer breaks.
         context: beginning of the reason, where the probe's description is not enough.
 
     Raises:

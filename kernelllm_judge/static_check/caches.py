@@ -222,8 +222,6 @@ def passes_calls_on(
     Such a function keeps nothing between calls: its closure holds the decorated function and nothing else.
 
     Args:
-        decorator: the decorator.
-        scope: where it stands.
         functions: the module's definitions of that name.
     """
     if not isinstance(decorator, ast.Name) or [holder.kind for holder in scope.holders(decorator.id)] != [

@@ -93,7 +93,6 @@ class Trial:
         """Whether the original accepts other arguments.
 
         Args:
-            arguments: by parameter name.
             names: those that may lie outside their usual range.
             nonfinite: whether outputs may be NaN or infinite where they are usually finite.
         """
@@ -117,7 +116,6 @@ class Trial:
 
         Args:
             module: the original, perhaps changed.
-            arguments: by parameter name.
             nonfinite: whether outputs may be NaN or infinite where they are usually finite.
             rough: whether they may be as rough as ``ROUGHEST``, whatever is usual.
 

@@ -63,10 +63,7 @@ def agrees_together(
     elements together.
 
     Args:
-        got: a candidate's output.
         original: the original's, of the same shape and dtype.
-        policy: thresholds.
-        tolerance: the marker's, or None.
     """
     if not (got.is_floating_point() and got.numel()):
         return (got == original).all()

@@ -252,7 +252,6 @@ def _of_others(size: torch.Tensor, errors: torch.Tensor, eps: float, policy: Pol
         size: of each column, at most about 1, one-dimensional.
         errors: of each column, from 0 on.
         eps: of the output's dtype.
-        policy: thresholds.
     """
     lowest, highest, apart = -256, 1, 2  # powers of two; errors of what is smaller do not count
     fit = (errors > 0) & (errors <= policy.noise * size)

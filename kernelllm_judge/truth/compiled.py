@@ -43,7 +43,6 @@ class CompiledOriginals:
         """Returns the compiled original, which has been called once; None where it does not compile.
 
         Args:
-            prepared: a probe.
             arguments: the probe's, where the original runs.
             sharing: returns a context that holds the GPU together with others. It is left while a module that is one graph
                 is traced, and while Inductor compiles a graph: that takes minutes on the CPU for a deep network, for which

@@ -65,7 +65,6 @@ def find_reduction(
     """Finds out whether losses are means or sums over rows, by those of some rows at a time.
 
     Args:
-        arguments: by parameter name.
         losses: leaves of the original's outputs for them, in float64, which ``tell``.
         run: returns what runs the original in float64 for slices that are cut in this way.
         elements: most elements of a tensor in a slice.

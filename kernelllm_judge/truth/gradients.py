@@ -84,11 +84,7 @@ def expected_gradients(
 
     Args:
         module: the original, with the probe's weights. Left unchanged.
-        arguments: by parameter name. Left unchanged.
-        seed: seeds the gradients that flow into the outputs.
-        policy: thresholds.
         perturbations: functions from ``calls.perturbation``.
-        tolerance: the marker's ``tolerance``, or None.
         incoming: how the gradients of outputs lie in memory, a key of ``LAYOUTS``; empty: contiguous.
 
     Raises:
@@ -150,7 +146,6 @@ def both_passes(
 
     Args:
         module: the original, or what ``torch.compile`` made of it.
-        arguments: by parameter name.
         gradients: those of outputs, and what is differentiated by.
     """
     given = {

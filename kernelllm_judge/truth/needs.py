@@ -28,8 +28,6 @@ def call_bytes(subject: Subject, case: Case, module: nn.Module) -> CallBytes:
     Where the original does not run without data, its outputs are taken to be as large as its inputs.
 
     Args:
-        subject: the target.
-        case: one of its cases.
         module: the original, built for the case. Left unchanged.
     """
     inputs = {

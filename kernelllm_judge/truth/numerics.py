@@ -70,15 +70,10 @@ def expect(
     """Derives the error bounds of every leaf.
 
     Args:
-        structure: how the leaves nest.
-        original: leaves as the original computes them.
         exact: leaves in float64; None if unavailable: then outputs are compared with the original's.
         nearby: leaves in float64 for slightly perturbed inputs, one list per perturbation.
-        policy: thresholds.
         elements: number of elements of all inputs together.
         terms: products that are added up in one element at most.
-        free: see ``Expected``.
-        note: see ``Expected``.
         others: pairs of leaves, as the original might compute them and in float64, whose errors count as its own.
         jumping: errors of each leaf's rows, one list per further run, see ``jumps``.
     """
@@ -127,9 +122,6 @@ def compare(
 
     Args:
         got: same shape and dtype as the original's output.
-        expected: the probe's reference outputs.
-        leaf: index of the leaf.
-        policy: thresholds.
         tolerance: the marker's ``tolerance``, which replaces the derived relative error; or None.
         described: whether to say where it is wrong, for which more of it is read.
     """

@@ -211,7 +211,6 @@ class Originals:
         A large one in the host's memory is changed some rows after the other, each where the original runs.
 
         Args:
-            tensor: the input.
             change: how it is changed; called with the number of the part, too, where it is in the host's memory.
             rows: how many at once; 0: as many as have the elements of a slice.
             own: whether the result is a tensor of its own. Otherwise an input in the host's memory is changed in place.

@@ -55,10 +55,7 @@ class ReferenceOutputs:
         """Prepares nothing yet.
 
         Args:
-            subject: the target.
             device: where the original runs.
-            policy: thresholds.
-            tolerance: the marker's, or None.
             preparing: a lock to share with others, see ``prepare``.
             in_stage: gives the context for each run of the original.
             budget: bytes of GPU memory that a verdict may take; None: as many as there are.

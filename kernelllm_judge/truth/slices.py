@@ -70,10 +70,7 @@ def find_slicing(
     because the zeros of a triangular matrix, for example, may hide that a row's place matters.
 
     Args:
-        arguments: by parameter name.
         outputs: leaves of the original's outputs for them.
-        run: runs the original.
-        exact: runs it in float64.
         elements: most elements of a tensor in a slice.
 
     Returns:

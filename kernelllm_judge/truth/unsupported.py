@@ -73,11 +73,6 @@ def refuse_random(
     """Refuses an original whose outputs depend on PyTorch's seed, apart from the rounding of sums.
 
     Args:
-        module: the original.
-        arguments: arguments of the first run.
-        original: outputs of the first run.
-        policy: thresholds.
-        probe: named in the error.
         place: returns a copy of an argument on the module's device.
 
     Raises:
@@ -102,9 +97,6 @@ def updated_buffers(
     """Returns the names of the buffers that a call of the original changes, which a kernel must change in the same way.
 
     Args:
-        module: the original.
-        arguments: by parameter name.
-        probe: named in the error.
         place: returns a copy of an argument on the module's device.
 
     Raises:

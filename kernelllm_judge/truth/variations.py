@@ -116,10 +116,8 @@ def vary(
     """Returns the changes of inputs that the original accepts together, by the inputs' names.
 
     Args:
-        arguments: by parameter name.
         kind: a kind of ``stress``, ``REPEATED``, ``OUT_OF_RANGE``, ``NAMED``, ``OTHERS_FOR_FIXED`` or
             ``OTHERS_THAN_GIVEN``.
-        seed: the judge's secret.
         fixed: names of inputs that have the same values at every seed.
         accepts: tries arguments. Real-valued inputs under ``stress`` are not tried: they take any value.
         numbers: those of ``NAMED``.

@@ -33,8 +33,6 @@ def stand_in(
     be caught.
 
     Args:
-        base: its class is derived from this one.
-        name: of the target's class.
         values: by name; Parameters, other tensors (buffers), modules, plain values.
         withheld: names of what the target has beside these.
         asked: receives in words what only the target has.
