@@ -122,7 +122,7 @@ class Launched:
 
 def _import_paths() -> list[str]:
     """Returns the folders of this package and its runtime, torch, triton and numpy, for the worker's ``PYTHONPATH``."""
-    paths = [str(Path(__file__).parents[2])]
+    paths = [str(Path(__file__).parents[1])]
     for name in ("kernelllm_runtime", "torch", "triton", "numpy"):
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None:

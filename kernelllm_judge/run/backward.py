@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from kernelllm_judge.core.records import Check
 from kernelllm_judge.run.call import Judging, Uploaded, call, poison, upload
+from kernelllm_judge.run.comparison import check_of
 from kernelllm_judge.run.right_before import same_bytes
 from kernelllm_judge.shared.buffers import buffer_bytes
 from kernelllm_judge.truth import numerics
@@ -127,11 +126,6 @@ def check_gradients(
     for name, buffer in zip(backward.asked, backward.written, strict=True):
         i = gradients.names.index(name)
         difference = numerics.compare(buffer, gradients.expected, i, references.policy, references.tolerance)
-        broken = (
-            f"{context}the gradient of `{name}` is wrong {difference.detail}; relative error {difference.measured:.3g}, "
-            f"allowed {difference.allowed:.3g}, at {prepared.probe.describe()}"
-        )
-        measured = difference.measured if math.isfinite(difference.measured) else "not finite"
-        detail = "" if difference.passed else broken
-        check = Check(f"gradient of `{name}`", difference.passed, measured, difference.allowed, detail)
+        wrong = f"{context}the gradient of `{name}` is wrong"
+        check = check_of(f"gradient of `{name}`", difference, wrong, prepared.probe.describe())
         judging.findings.record(rule, check)

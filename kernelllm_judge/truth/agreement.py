@@ -12,8 +12,8 @@ import torch
 
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.truth import fused
-from kernelllm_judge.truth.bounds import together_dims
 from kernelllm_judge.truth.rows import as_rows, chunks, group_rms, group_sizes, largest, row_scale, unit_of
+from kernelllm_judge.truth.together import together_dims
 
 ALIKE = 0.9
 """Elements of the original's that come so near to a row's largest may come even nearer to it exactly, see ``row_scale``."""
