@@ -85,8 +85,7 @@ def decide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, 
 
 
 @pytest.mark.parametrize(
-    ("name", "result"),
-    [("Named", "torch.return_types.max((values, indices))"), ("Plain", "values, indices")],
+    ("name", "result"), [("Named", "torch.return_types.max((values, indices))"), ("Plain", "values, indices")]
 )
 def test_the_exact_type_is_accepted(decide: Callable[[str, str], Verdict], name: str, result: str) -> None:
     verdict = decide(name, result)

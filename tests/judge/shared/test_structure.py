@@ -36,8 +36,4 @@ def test_the_structure_says_the_exact_type(value: Any, structure: Any) -> None:
 
 def test_leaves_are_in_order() -> None:
     largest = X.max(0)
-    assert [id(leaf) for leaf in flatten((X, largest))[1]] == [
-        id(X),
-        id(largest.values),
-        id(largest.indices),
-    ]
+    assert [id(leaf) for leaf in flatten((X, largest))[1]] == [id(X), id(largest.values), id(largest.indices)]

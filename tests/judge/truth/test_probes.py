@@ -239,10 +239,7 @@ def test_a_gpu_sees_every_kind_of_stress_and_the_interpreter_a_few():
 
 def test_stress_is_at_small_sizes_with_several_rows():
     policy = Policy()
-    for limits in (
-        Limits(policy.gpu_elements, policy.gpu_row),
-        Limits(policy.cpu_elements, policy.cpu_row),
-    ):
+    for limits in (Limits(policy.gpu_elements, policy.gpu_row), Limits(policy.cpu_elements, policy.cpu_row)):
         probes = plan(CASE, covers(domain(), CASE), (), policy, limits, 0)
         for probe in probes:
             if probe.rule in ("stress", "nonfinite"):
