@@ -14,7 +14,8 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_PR_SET_NO_NEW_PRIVS = 38
+from kernelllm_judge.isolation.landlock import PR_SET_NO_NEW_PRIVS, checked, load_libc
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_PTRACER = 0x59616D61
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
@@ -91,7 +92,7 @@ def available() -> bool:
     if machine not in _SECCOMP or struct.calcsize("P") != 8:
         return False
     action = ctypes.c_uint32(_RET_ERRNO)
-    return bool(_libc().syscall(_SECCOMP[machine], _GET_ACTION_AVAIL, 0, ctypes.byref(action)) == 0)
+    return bool(load_libc().syscall(_SECCOMP[machine], _GET_ACTION_AVAIL, 0, ctypes.byref(action)) == 0)
 
 
 def confine(*, unix_sockets: bool, memfd: bool, signals: bool, truncate: bool) -> None:
@@ -107,17 +108,15 @@ def confine(*, unix_sockets: bool, memfd: bool, signals: bool, truncate: bool) -
         OSError: the kernel refuses the filter.
     """
     machine = platform.machine()
-    libc = _libc()
+    libc = load_libc()
     rules = [_Rule(name) for name in _REFUSED]
     rules += _arguments(unix_sockets=unix_sockets, memfd=memfd, signals=signals, truncate=truncate)
     program = _assemble(rules, _COLUMN[machine], _AUDIT_ARCH[machine])
     code = ctypes.create_string_buffer(b"".join(program), 8 * len(program))
     fprog = struct.pack("HxxxxxxP", len(program), ctypes.addressof(code))
-    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.syscall(
-        _SECCOMP[machine], _SET_MODE_FILTER, 0, ctypes.create_string_buffer(fprog, len(fprog))
-    ):
-        number = ctypes.get_errno()
-        raise OSError(number, f"the system call filter: {os.strerror(number)}")
+    checked(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "the system call filter")
+    loaded = ctypes.create_string_buffer(fprog, len(fprog))
+    checked(libc.syscall(_SECCOMP[machine], _SET_MODE_FILTER, 0, loaded), "the system call filter")
 
 
 def _arguments(*, unix_sockets: bool, memfd: bool, signals: bool, truncate: bool) -> list[_Rule]:
@@ -189,7 +188,3 @@ def _miss(rule: _Rule, left: int) -> int:
 
 def _instruction(code: int, k: int, jump_true: int = 0, jump_false: int = 0) -> bytes:
     return struct.pack("HBBI", code, jump_true, jump_false, k & 0xFFFFFFFF)
-
-
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)

@@ -107,8 +107,26 @@ class NearDuplicate(OutputRule):
         return [supported.probe(self.name, supported.main, last, stress=kind) for kind in NEAR_DUPLICATES]
 
 
+class KindsRule(OutputRule):
+    """Base class of rules with one probe for each kind of inputs, weights or attributes."""
+
+    def kinds(self, supported: SupportedCase, cheap: bool) -> Iterable[str]:
+        """Returns the kinds to try; ``cheap`` says whether there may be many, see ``stress_sizes``."""
+        return ()
+
+    def fields(self, supported: SupportedCase, kind: str) -> dict[str, Any]:
+        """Returns the fields of a ``Probe`` that hold its kind."""
+        return {"stress": kind}
+
+    def probes(self, supported: SupportedCase) -> Iterable[Probe]:
+        """Returns one probe for each kind."""
+        sizes, cheap = stress_sizes(supported)
+        for number, kind in enumerate(self.kinds(supported, cheap)):
+            yield supported.probe(self.name, sizes, self.seed + number, **self.fields(supported, kind))
+
+
 @dataclass(frozen=True)
-class Stress(OutputRule):
+class Stress(KindsRule):
     """Outputs are right for numerically difficult inputs."""
 
     name = "stress"
@@ -116,31 +134,19 @@ class Stress(OutputRule):
     seed = 50
 
     all_kinds: tuple[str, ...] = (
-        *(
-            "×0.0001",
-            "×0.01",
-            "×8",
-            "×10000",
-            "shifted",
-            "large-row",
-            "equal-row",
-            "equal-value",
-            "two-value",
-        ),
-        *("sparse", "extreme", "negative", "far negative", "very negative", "zero", "subnormal"),
+        *("×0.0001", "×0.01", "×8", "×10000", "shifted", "large-row", "equal-row", "equal-value"),
+        *("two-value", "sparse", "extreme", "negative", "far negative", "very negative", "zero", "subnormal"),
         *(WHOLE_HALVES, "mixed-row", "low-row"),
     )
-    """Kinds of stress (``truth.stress.TRANSFORMS``) where probes are cheap."""
+    """Kinds of stress (``truth.stress.TRANSFORMS``) where probes are cheap…"""
     few_kinds: tuple[str, ...] = (
         *("×0.0001", "×10000", "shifted", "negative", WHOLE_HALVES, "mixed-row", "low-row"),
     )
     """…and in Triton's interpreter, or where inputs cannot be made small."""
 
-    def probes(self, supported: SupportedCase) -> Iterable[Probe]:
-        """Returns one probe for each kind of stress."""
-        sizes, cheap = stress_sizes(supported)
-        for number, kind in enumerate(self.all_kinds if cheap else self.few_kinds):
-            yield supported.probe(self.name, sizes, self.seed + number, stress=kind)
+    def kinds(self, supported: SupportedCase, cheap: bool) -> Iterable[str]:
+        """Returns the kinds of stress."""
+        return self.all_kinds if cheap else self.few_kinds
 
 
 def stress_sizes(supported: SupportedCase) -> tuple[dict[str, int], bool]:
@@ -158,20 +164,20 @@ def stress_sizes(supported: SupportedCase) -> tuple[dict[str, int], bool]:
 
 
 @dataclass(frozen=True)
-class FixedInputs(OutputRule):
+class FixedInputs(KindsRule):
     """A kernel reads inputs such as ``torch.ones`` and ``torch.arange``, which come with other values in use."""
 
     name = "fixed inputs"
     says = "outputs are right when inputs that are the same at every seed have other values"
     seed = 90
 
-    def probes(self, supported: SupportedCase) -> Iterable[Probe]:
-        """Returns one probe with other values for all such inputs."""
-        yield supported.probe(self.name, stress_sizes(supported)[0], self.seed, stress=OTHERS_FOR_FIXED)
+    def kinds(self, supported: SupportedCase, cheap: bool) -> Iterable[str]:
+        """Returns one kind: other values for all such inputs."""
+        return (OTHERS_FOR_FIXED,)
 
 
 @dataclass(frozen=True)
-class IntegerInputs(OutputRule):
+class IntegerInputs(KindsRule):
     """Outputs are right for repeated, negative and very large integers, and for rows that are all true or false."""
 
     name = "integer inputs"
@@ -181,35 +187,34 @@ class IntegerInputs(OutputRule):
     )
     seed = 100
 
-    def probes(self, supported: SupportedCase) -> Iterable[Probe]:
-        """Returns one probe in the inputs' own range, one beyond it, and one with numbers that mean something."""
+    def kinds(self, supported: SupportedCase, cheap: bool) -> Iterable[str]:
+        """Returns values in the inputs' own range, some beyond it, and numbers that mean something."""
         specs = supported.case.domain.inputs.values()
         dtypes = {spec.dtype for spec in specs if isinstance(spec, TensorSpec)}
-        sizes, _ = stress_sizes(supported)
-        if any(not dtype.startswith(("float", "bfloat")) for dtype in dtypes):
-            yield supported.probe(self.name, sizes, self.seed, stress=REPEATED)
         if any("int" in dtype for dtype in dtypes):
-            yield supported.probe(self.name, sizes, self.seed + 1, stress=OUT_OF_RANGE)
-            yield supported.probe(self.name, sizes, self.seed + 2, stress=NAMED)
+            return (REPEATED, OUT_OF_RANGE, NAMED)
+        return (REPEATED,) if any(not dtype.startswith(("float", "bfloat")) for dtype in dtypes) else ()
 
 
 @dataclass(frozen=True)
-class Weights(OutputRule):
+class Weights(KindsRule):
     """Outputs are right for weights that training may reach, however the module initialises them."""
 
     name = "weights"
     says = "outputs are right for negative and zero weights, and NaN in a weight shows where it does in the original"
     seed = 110
 
-    def probes(self, supported: SupportedCase) -> Iterable[Probe]:
-        """Returns one probe for each kind of weights."""
-        sizes, _ = stress_sizes(supported)
-        for number, kind in enumerate((SIGNED, WITH_NAN) if supported.nonfinite else (SIGNED,)):
-            yield supported.probe(self.name, sizes, self.seed + number, state=kind)
+    def kinds(self, supported: SupportedCase, cheap: bool) -> Iterable[str]:
+        """Returns the kinds of weights."""
+        return (SIGNED, WITH_NAN) if supported.nonfinite else (SIGNED,)
+
+    def fields(self, supported: SupportedCase, kind: str) -> dict[str, Any]:
+        """The kind is that of the weights."""
+        return {"state": kind}
 
 
 @dataclass(frozen=True)
-class Attributes(OutputRule):
+class Attributes(KindsRule):
     """Outputs are right when the float attributes that ``SUPPORTS`` leaves open have other values."""
 
     name = "attributes"
@@ -221,17 +226,17 @@ class Attributes(OutputRule):
     few_kinds: tuple[str, ...] = (ACROSS_ONE, NEGATIVE)
     """…and in Triton's interpreter, or where inputs cannot be made small."""
 
-    def probes(self, supported: SupportedCase) -> Iterable[Probe]:
-        """Returns one probe for each kind of values, with all open attributes set to such ones."""
-        names = supported.open_attributes
-        sizes, cheap = stress_sizes(supported)
-        kinds = self.all_kinds if cheap else self.few_kinds
-        for number, kind in enumerate(kinds if names else ()):
-            yield supported.probe(self.name, sizes, self.seed + number, perturbed=names, values=kind)
+    def kinds(self, supported: SupportedCase, cheap: bool) -> Iterable[str]:
+        """Returns the kinds of values, if there are open attributes."""
+        return (self.all_kinds if cheap else self.few_kinds) if supported.open_attributes else ()
+
+    def fields(self, supported: SupportedCase, kind: str) -> dict[str, Any]:
+        """All open attributes get such values."""
+        return {"perturbed": supported.open_attributes, "values": kind}
 
 
 @dataclass(frozen=True)
-class Nonfinite(OutputRule):
+class Nonfinite(KindsRule):
     """NaN and infinities come out as in the original, unless the target is marked ``nonfinite=False``."""
 
     name = "nonfinite"
@@ -243,11 +248,11 @@ class Nonfinite(OutputRule):
     together: tuple[str, ...] = ("NaN and ±inf",)
     """…or all in one probe, in Triton's interpreter or where inputs cannot be made small."""
 
-    def probes(self, supported: SupportedCase) -> Iterable[Probe]:
-        """Returns one probe for each planted value."""
-        sizes, cheap = stress_sizes(supported)
+    def kinds(self, supported: SupportedCase, cheap: bool) -> Iterable[str]:
+        """Returns the planted values."""
         planted = (self.apart if cheap else self.together) if supported.nonfinite else ()
-        if planted == self.together and rows(supported.case.domain, sizes) < len(PLANTED[planted[0]]):
-            planted = (*planted, self.apart[-1])  # for which there is no row
-        for number, values in enumerate(planted):
-            yield supported.probe(self.name, sizes, self.seed + number, stress=values)
+        if planted == self.together:
+            sizes, _ = stress_sizes(supported)
+            if rows(supported.case.domain, sizes) < len(PLANTED[planted[0]]):
+                return (*planted, self.apart[-1])  # for which there is no row
+        return planted
