@@ -25,11 +25,10 @@ from kernelllm_judge.core.records import (
 )
 from kernelllm_judge.core.stages import InStage, unwatched
 from kernelllm_judge.examine import examine
-from kernelllm_judge.findings import Decision, Findings, OutOfMemory
+from kernelllm_judge.findings import Decision, Findings, Outcome, OutOfMemory, outcome_of
 from kernelllm_judge.isolation.isolation import Isolation, probe_isolation
 from kernelllm_judge.launching import ServerFailed
 from kernelllm_judge.leases import KeptReferences, Lease, Leases, Lending
-from kernelllm_judge.outcome import Outcome, outcome_of
 from kernelllm_judge.plans import Plan, make_plans, sizes_asked
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.rules.catalog import RULES

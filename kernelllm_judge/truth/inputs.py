@@ -11,13 +11,14 @@ from torch import nn
 
 from kernelllm_judge.core.records import Case
 from kernelllm_judge.core.stages import RUNNING
+from kernelllm_judge.findings import OriginalError
 from kernelllm_judge.truth import calls
 from kernelllm_judge.truth.acceptance import Unasked
 from kernelllm_judge.truth.fingerprint import fingerprint
 from kernelllm_judge.truth.originals import Modules, Originals
 from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.stress import PLANTED, TRANSFORMS
-from kernelllm_judge.truth.unsupported import OriginalError, original_errors
+from kernelllm_judge.truth.unsupported import original_errors
 from kernelllm_judge.truth.variations import NAMED, OTHERS_FOR_FIXED, Change, allows_nonfinite, vary
 
 

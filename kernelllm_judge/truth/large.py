@@ -12,6 +12,7 @@ import torch
 from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.core.records import TensorSpec
 from kernelllm_judge.core.stages import RUNNING
+from kernelllm_judge.findings import OriginalError
 from kernelllm_judge.shared.leaves import flatten
 from kernelllm_judge.truth import calls
 from kernelllm_judge.truth.acceptance import Trial
@@ -25,7 +26,6 @@ from kernelllm_judge.truth.slices import Slicing, equal_to_half, find_slicing, i
 from kernelllm_judge.truth.stress import PLANTED, TRANSFORMS
 from kernelllm_judge.truth.truth import Truth
 from kernelllm_judge.truth.unsupported import (
-    OriginalError,
     original_errors,
     refuse_incomparable,
     updated_buffers,

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from kernelllm_judge.core.stages import RUNNING, InStage, unwatched
+from kernelllm_judge.findings import OriginalError as OriginalError
 from kernelllm_judge.memory import CallBytes, make_room, release_cache
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.shared.leaves import flatten
@@ -27,7 +28,6 @@ from kernelllm_judge.truth.prepared import PreparedProbe, Updates, bytes_of, for
 from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.probes import Subject as Subject
 from kernelllm_judge.truth.truth import Truth, is_half
-from kernelllm_judge.truth.unsupported import OriginalError as OriginalError
 from kernelllm_judge.truth.unsupported import (
     original_errors,
     refuse_incomparable,

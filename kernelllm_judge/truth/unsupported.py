@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from kernelllm_judge.core.arguments import nested
+from kernelllm_judge.findings import OriginalError
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.shared.leaves import flatten
 from kernelllm_judge.truth import calls, numerics
@@ -17,10 +18,6 @@ from kernelllm_judge.truth.probes import Probe
 
 CHUNK = 1 << 26
 """Elements that are compared at once."""
-
-
-class OriginalError(Exception):
-    """The original itself fails or cannot be judged at a probe; the text says why."""
 
 
 @contextmanager
