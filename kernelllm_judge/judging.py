@@ -33,22 +33,15 @@ from kernelllm_judge.plans import Plan, make_plans, sizes_asked
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.rules.catalog import RULES
 from kernelllm_judge.rules.rule import Rule
-from kernelllm_judge.run.call import Judging
 from kernelllm_judge.shared.buffers import GpuBlockPool
 from kernelllm_judge.supervisor import ForkServer, start_together
-from kernelllm_judge.timer import PUBLIC_SEED, Timer
+from kernelllm_judge.timer import JUDGE, PUBLIC_SEED, Timer
 from kernelllm_judge.truth.outputs import OriginalError, ReferenceOutputs, Subject
 from kernelllm_judge.truth.probes import smaller
 from kernelllm_judge.workers import Workers
 
 HALVINGS = 6
 """How often a case's elements are halved, at most, until there is enough GPU memory to time it."""
-
-JUDGE = "the judge's process"
-"""Whose process there was too little memory for."""
-
-NOT_COMPILED = "timed without torch.compile: there was no memory for it"
-"""The note of such a timing."""
 
 RELEASE_SECONDS = 10.0
 """Seconds to wait for an ended worker's memory to be freed."""
@@ -173,9 +166,7 @@ class Judge:
                 alone = True
             else:
                 break
-        reason = outcome.reason
-        if outcome.out_of_memory:
-            reason += lending.what_would_do()
+        reason = outcome.reason + (lending.what_would_do() if outcome.out_of_memory else "")
         findings = outcome.findings
         for part, seconds in (("waiting for memory", waited), ("torch.compile", compiler)):
             if seconds:
@@ -205,9 +196,9 @@ class Judge:
             return Measured(error="there is no GPU to measure on")
         findings = Findings({})
         times: tuple[CaseTime, ...] = ()
-        error = ""
         lending = Lending(self._leases, self._reference_outputs(criteria))
         for alone in (False, True):
+            error = ""
             try:
                 with lending.lease(alone=alone, only_timed=True) as leased:
                     times = self._times(candidate, criteria, findings, leased)
@@ -215,8 +206,6 @@ class Judge:
                 error = " ".join(str(end).split())[:300] or type(end).__name__
                 if isinstance(end, OutOfMemory | torch.cuda.OutOfMemoryError) and not leased.all:
                     continue
-            else:
-                error = ""
             break
         spent = sum(findings.durations.seconds.get(part, 0.0) for part in ("calls", "timing"))
         return Measured(times, error, round(spent, 3))
@@ -293,7 +282,10 @@ class Judge:
                 raise Decision("inconclusive", "correctness", findings.undecided)
             if timed:
                 counted = [plan for plan in plans if plan.case.name in findings.cases]
-                short = {plan.case.name: self._time(judging, plan, plan.sizes) for plan in counted}
+                short = {
+                    plan.case.name: self._timer.time_plan(judging, plan, plan.sizes, self.rules)
+                    for plan in counted
+                }
         require_compiled(self.environment.arch, findings)
         for plan in plans:
             if who := short.get(plan.case.name):
@@ -321,22 +313,6 @@ class Judge:
         task = partial(do, workers, candidate.source, plans, references) if rule in findings.rules else None
         return Beside(task, findings)
 
-    def _time(self, judging: Judging, plan: Plan, sizes: dict[str, int], *, compiled: bool = True) -> str:
-        """Times a case at these sizes. Returns whose process there was too little memory for; nothing if there was enough.
-
-        ``compiled`` says whether ``torch.compile`` is timed, too.
-        """
-        try:
-            timings = self._timer.time(judging, plan.case.name, sizes, self.rules, compiled=compiled)
-        except OutOfMemory:
-            return "the candidate's process"
-        except torch.cuda.OutOfMemoryError:
-            return JUDGE
-        notes = [plan.note(sizes), "" if compiled else NOT_COMPILED]
-        note = "; ".join(filter(None, notes))
-        judging.findings.timing.extend(replace(timing, note=note) for timing in timings)
-        return ""
-
     def _time_smaller(
         self,
         candidate: Candidate,
@@ -362,7 +338,7 @@ class Judge:
         for sizes, compiled in tries:
             torch.cuda.empty_cache()
             with self._workers.loaded(candidate.source, references, findings, leased) as judging:
-                who = self._time(judging, plan, sizes, compiled=compiled)
+                who = self._timer.time_plan(judging, plan, sizes, self.rules, compiled=compiled)
             if not who:
                 return
             judging.allocator.closed.wait(RELEASE_SECONDS)
@@ -370,5 +346,5 @@ class Judge:
 
 
 def untimed(plan: Plan, who: str) -> OutOfMemory:
-    """Returns the decision for a case that could not be timed; ``who`` is from ``Judge._time``."""
+    """Returns the decision for a case that could not be timed; ``who`` is from ``Timer.time_plan``."""
     return OutOfMemory(f"in {who} to time case {plan.case.name}", "timing")
