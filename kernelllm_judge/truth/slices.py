@@ -16,14 +16,11 @@ import torch
 from kernelllm_judge.truth import fused
 from kernelllm_judge.truth.agreement import every
 from kernelllm_judge.truth.otherwise import allowed_operations
-from kernelllm_judge.truth.rows import largest
+from kernelllm_judge.truth.rows import CHUNK, largest
 
 Arguments = dict[str, Any]
 Run = Callable[[Arguments], Sequence[Any]]
 """Returns the leaves of a call's outputs."""
-
-CHUNK = 1 << 24
-"""Elements that are compared at once."""
 
 CLOSE = 1e-9
 """Relative difference between float64 results that are computed in slices of different sizes."""

@@ -15,9 +15,7 @@ from kernelllm_judge.shared.leaves import flatten
 from kernelllm_judge.truth import calls, numerics
 from kernelllm_judge.truth.acceptance import Unasked
 from kernelllm_judge.truth.probes import Probe
-
-CHUNK = 1 << 26
-"""Elements that are compared at once."""
+from kernelllm_judge.truth.rows import CHUNK
 
 
 @contextmanager
