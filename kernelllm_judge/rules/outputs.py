@@ -83,7 +83,7 @@ class Values(OutputRule):
     main = True
 
     def probes(self, supported: SupportedCase) -> Iterable[Probe]:
-        """Returns one probe per seed at the main sizes. ``judge.plans`` adds the first seed's itself."""
+        """Returns one probe per seed at the main sizes. ``plans`` adds the first seed's itself."""
         return [
             supported.probe(self.name, supported.main, number) for number in range(1, supported.policy.seeds)
         ]

@@ -31,7 +31,7 @@ class Backward:
     incoming: Sequence[tuple[torch.Tensor, torch.Tensor]]
     """The shared memory of each gradient of an output, and what the judge wrote there."""
     request: Mapping[str, Any]
-    """What the worker is asked for, see ``reference.gradients``."""
+    """What the worker is asked for, see ``truth.gradients``."""
 
     def of(self, gradients: Gradients) -> Backward:
         """Returns the same for another probe with the same shapes and names; see ``renew``."""

@@ -13,7 +13,7 @@ from kernelllm_judge.core.records import Case, Domain, TensorSpec
 
 
 class Subject(Protocol):
-    """What the judge needs to know of a target; ``discover.live.LiveTarget`` implements it."""
+    """What the judge needs to know of a target; ``target.live.LiveTarget`` implements it."""
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -50,9 +50,9 @@ class Probe:
     perturbed: tuple[str, ...] = ()
     """Float attributes that are set to other values, because the candidate claims to read them."""
     values: str = ""
-    """The kind of those values, see ``reference.weights``."""
+    """The kind of those values, see ``truth.weights``."""
     state: str = ""
-    """Kind of weights, see ``reference.weights``; empty: near those that the module is built with."""
+    """Kind of weights, see ``truth.weights``; empty: near those that the module is built with."""
     incoming: str = ""
     """How the gradients of outputs lie in memory, a key of ``gradients.LAYOUTS``; empty: contiguous."""
     weights: int | None = None
