@@ -3,36 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from kernelllm_judge.beside import Beside
 from kernelllm_judge.core.records import Check
-from kernelllm_judge.durations import WAITING
+from kernelllm_judge.findings import WAITING
 from kernelllm_judge.plans import Plan
 from kernelllm_judge.rules.rule import CaseRun, Rule
 from kernelllm_judge.run.call import Judging, ProbeRun, run_probe
+from kernelllm_judge.timer import Timer
 from kernelllm_judge.truth.acceptance import Unasked
 from kernelllm_judge.truth.probes import Probe
 
-Sharing = Callable[[], contextlib.AbstractContextManager[None]]
 
-
-def examine(
-    judging: Judging,
-    plan: Plan,
-    rules: Sequence[Rule],
-    *,
-    sharing: Sharing,
-    before_each: Callable[[], None],
-) -> bool:
+def examine(judging: Judging, plan: Plan, rules: Sequence[Rule], timer: Timer, beside: Beside) -> bool:
     """Runs all probes of one case and applies every rule to each.
 
     Args:
-        judging: the candidate.
-        plan: the case's probes.
-        rules: the rules in force.
-        sharing: returns a context that holds the GPU together with other checkers.
-        before_each: called before each probe; may raise ``Decision``.
+        timer: holds the GPU together with other checkers.
+        beside: runs meanwhile; may have decided.
 
     Returns:
         Whether the case counts: at least one probe is discriminating, so it can tell right from wrong.
@@ -43,7 +33,7 @@ def examine(
         WorkerDied: the worker process ended.
     """
 
-    probes = _Probes(judging, rules, sharing, before_each)
+    probes = _Probes(judging, rules, timer, beside)
     # Rules such as `decoy` need a probe that can tell right from wrong.
     kept = probes.run_all(plan.main)
     given = _discriminating(kept)
@@ -91,8 +81,8 @@ class _Probes:
 
     judging: Judging
     rules: Sequence[Rule]
-    sharing: Sharing
-    before_each: Callable[[], None]
+    timer: Timer
+    beside: Beside
     ran: list[tuple[str, str | None]] = field(default_factory=list)
     """The probes that ran, in words, each with the trivial output that would pass there."""
 
@@ -100,7 +90,7 @@ class _Probes:
         """Returns the first discriminating run, else the first. The others' data, which may be large, is dropped."""
         kept: ProbeRun | None = None
         for probe in probes:
-            self.before_each()
+            self.beside.raise_decision()
             run = self._run(probe)
             if run is not None:
                 self.ran.append((run.where, run.prepared.trivial))
@@ -141,10 +131,10 @@ class _Probes:
         Short parts: whoever wants to time waits for them, and all others for him.
         """
         durations = self.judging.findings.durations
-        waiting = durations.part(WAITING) if self.judging.on_gpu else contextlib.nullcontext()
         with contextlib.ExitStack() as held:
-            with waiting:
-                held.enter_context(self.sharing())
+            if self.judging.on_gpu:
+                with durations.part(WAITING):
+                    held.enter_context(self.timer.sharing())
             with durations.part(part):
                 yield
 

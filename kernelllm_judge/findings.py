@@ -1,12 +1,53 @@
-"""Collects what the judge finds out about one candidate, and defines the decision that ends its judging."""
+"""Collects what the judge finds out about one candidate and how long it took, and how its judging ends."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import errno
+import os
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+import torch
+
 from kernelllm_judge.core.records import Check, Stage, Status, Timing
-from kernelllm_judge.durations import Durations
+
+WAITING = "waiting for the GPU"
+"""The part in which others hold it."""
+
+
+class Durations:
+    """Adds up the seconds of named parts. Time inside an inner part does not count for the outer one."""
+
+    def __init__(self) -> None:
+        """Nothing is measured yet."""
+        self.seconds: dict[str, float] = {}
+        """By name, in the order of their first ends."""
+        self._inside = [0.0]
+        """For each open part, the seconds of the parts inside it."""
+
+    @contextlib.contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """A context whose time counts for ``name``. Not thread-safe."""
+        start = time.perf_counter()
+        self._inside.append(0.0)
+        try:
+            yield
+        finally:
+            whole = time.perf_counter() - start
+            own = whole - self._inside.pop()
+            self._inside[-1] += whole
+            self.seconds[name] = self.seconds.get(name, 0.0) + own
+
+    def add(self, name: str, seconds: float) -> None:
+        """Adds seconds that were measured elsewhere, outside all parts."""
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+
+    def rounded(self) -> dict[str, float]:
+        """Returns the seconds to the millisecond, the longest first."""
+        longest = sorted(self.seconds.items(), key=lambda item: -item[1])
+        return {name: round(seconds, 3) for name, seconds in longest}
 
 
 class Decision(Exception):
@@ -18,6 +59,10 @@ class Decision(Exception):
         self.verdict, self.stage, self.reason, self.rule = verdict, stage, reason, rule
         self.on_full_disk: bool | None = None
         """Whether the disk was full while its worker ran; None: not noted yet."""
+
+
+class OriginalError(Exception):
+    """The original itself fails or cannot be judged at a probe; the text says why."""
 
 
 class OutOfMemory(Decision):
@@ -97,3 +142,46 @@ class Findings:
             Decision: the check failed.
         """
         self.record(rule, Check(name, passed, None, None, "" if passed else broken))
+
+
+COMPILER_HIT = "PassManager::run failed"
+"""Triton's error where a pass failed, also by a signal: LLVM catches SIGSEGV while it compiles."""
+
+FULL_DISK = os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)
+"""In the texts of errors that are not the candidate's fault."""
+
+FAILURES = frozenset(("load", "run", "compile"))
+"""Rules by which a candidate is rejected because it fails. Where the disk is full, so do the compilers that Triton calls."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the judging of a candidate ended."""
+
+    findings: Findings
+    verdict: Status
+    stage: Stage
+    reason: str = ""
+    rule: str = ""
+    out_of_memory: bool = False
+    """Whether it might have ended in another way with more GPU memory."""
+    process_lost: bool = False
+    """Whether a process ended that may have been killed from outside."""
+
+
+def outcome_of(end: Exception, findings: Findings) -> Outcome:
+    """Returns the outcome of judging that one of ``judging.ENDS`` ended."""
+    if isinstance(end, OriginalError):
+        return Outcome(findings, "inconclusive", "correctness", f"{end}")
+    if isinstance(end, torch.cuda.OutOfMemoryError):
+        reason = "the judge ran out of GPU memory; free some or declare smaller `dims`"
+        return Outcome(findings, "inconclusive", "correctness", reason, out_of_memory=True)
+    if not isinstance(end, Decision):
+        raise end
+    lost = isinstance(end, WorkerKilled | WorkerNotReady) or COMPILER_HIT in end.reason
+    named = any(text in end.reason for text in FULL_DISK)
+    if end.verdict == "rejected" and end.rule in FAILURES and (named or end.on_full_disk):
+        reason = end.reason if named else f"{end.reason}; {FULL_DISK[0]}"
+        return Outcome(findings, "inconclusive", end.stage, reason, process_lost=lost)
+    out_of_memory = isinstance(end, OutOfMemory)
+    return Outcome(findings, end.verdict, end.stage, end.reason, end.rule, out_of_memory, lost)

@@ -8,13 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from kernelllm_judge.shared.channel import (
-    COMPILING,
-    Channel,
-    ChannelClosed,
-    ChannelError,
-    ChannelTimeout,
-)
+from kernelllm_judge.shared.channel import COMPILING, Channel, ChannelClosed, ChannelError, ChannelTimeout
 
 RELEASES = 200
 """Announced compilations of a worker during which others may have the GPU: at the end of each it may wait for somebody who times."""
@@ -58,7 +52,6 @@ class WorkerHandle:
         """Created by ``ForkServer.worker``.
 
         Args:
-            channel: connected to the worker.
             how_ended: returns how the process ended, once it has.
             seconds: how long all its replies may take together; the judge's own time does not count.
             released: entered while the worker compiles.

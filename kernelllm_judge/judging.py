@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 
 import torch
 
-from kernelllm_judge.background import beside
-from kernelllm_judge.compiling import compile_all, require_compiled
+from kernelllm_judge.beside import Beside, compile_all, require_compiled, sanitize_all
 from kernelllm_judge.constructors import Constructors
 from kernelllm_judge.core.measured import CaseTime, Measured
 from kernelllm_judge.core.records import (
@@ -26,21 +26,17 @@ from kernelllm_judge.core.records import (
 )
 from kernelllm_judge.core.stages import InStage, unwatched
 from kernelllm_judge.examine import examine
-from kernelllm_judge.findings import Decision, Findings, OutOfMemory
+from kernelllm_judge.findings import Decision, Findings, Outcome, OutOfMemory, outcome_of
 from kernelllm_judge.isolation.isolation import Isolation, probe_isolation
-from kernelllm_judge.kept import KeptReferences
-from kernelllm_judge.leases import Lease, Leases
-from kernelllm_judge.lending import Lending
-from kernelllm_judge.outcome import Outcome, in_fresh_processes, outcome_of
+from kernelllm_judge.launching import ServerFailed
+from kernelllm_judge.leases import KeptReferences, Lease, Leases, Lending
 from kernelllm_judge.plans import Plan, make_plans, sizes_asked
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.rules.catalog import RULES
 from kernelllm_judge.rules.rule import Rule
-from kernelllm_judge.run.call import Judging
-from kernelllm_judge.sanitizing import sanitize_all
 from kernelllm_judge.shared.buffers import GpuBlockPool
 from kernelllm_judge.supervisor import ForkServer, start_together
-from kernelllm_judge.timer import PUBLIC_SEED, Timer
+from kernelllm_judge.timer import JUDGE, PUBLIC_SEED, Timer
 from kernelllm_judge.truth.outputs import OriginalError, ReferenceOutputs, Subject
 from kernelllm_judge.truth.probes import smaller
 from kernelllm_judge.workers import Workers
@@ -48,15 +44,14 @@ from kernelllm_judge.workers import Workers
 HALVINGS = 6
 """How often a case's elements are halved, at most, until there is enough GPU memory to time it."""
 
-JUDGE = "the judge's process"
-"""Whose process there was too little memory for."""
-
-NOT_COMPILED = "timed without torch.compile: there was no memory for it"
-"""The note of such a timing."""
-
 RELEASE_SECONDS = 10.0
 """Seconds to wait for an ended worker's memory to be freed."""
 
+TRIES = 3
+"""How many processes in a row must die by a signal until that counts as the candidate's own doing."""
+
+ENDS = (Decision, OriginalError, torch.cuda.OutOfMemoryError)
+"""What ends the judging of a candidate without acceptance."""
 
 LONGEST_MEASURED = 30.0
 """Seconds that a worker may take for a candidate that is only timed: one that hangs keeps others from timing."""
@@ -175,9 +170,7 @@ class Judge:
                 alone = True
             else:
                 break
-        reason = outcome.reason
-        if outcome.out_of_memory:
-            reason += lending.what_would_do()
+        reason = outcome.reason + (lending.what_would_do() if outcome.out_of_memory else "")
         findings = outcome.findings
         for part, seconds in (("waiting for memory", waited), ("torch.compile", compiler)):
             if seconds:
@@ -207,18 +200,16 @@ class Judge:
             return Measured(error="there is no GPU to measure on")
         findings = Findings({})
         times: tuple[CaseTime, ...] = ()
-        error = ""
         lending = Lending(self._leases, self._reference_outputs(criteria))
         for alone in (False, True):
+            error = ""
             try:
                 with lending.lease(alone=alone, only_timed=True) as leased:
                     times = self._times(candidate, criteria, findings, leased)
-            except (Decision, OriginalError, torch.cuda.OutOfMemoryError) as end:
+            except ENDS as end:
                 error = " ".join(str(end).split())[:300] or type(end).__name__
                 if isinstance(end, OutOfMemory | torch.cuda.OutOfMemoryError) and not leased.all:
                     continue
-            else:
-                error = ""
             break
         spent = sum(findings.durations.seconds.get(part, 0.0) for part in ("calls", "timing"))
         return Measured(times, error, round(spent, 3))
@@ -242,15 +233,26 @@ class Judge:
             return tuple(self._timer.time_alone(judging, plan.case.name, plan.sizes) for plan in plans)
 
     def _judged(self, candidate: Candidate, criteria: Criteria, leased: Lease) -> Outcome:
+        """Judges with a lease; again, in fresh processes, where a signal ended one: it may have come from outside."""
         last: Stage = "timing" if criteria.timing and self.device.type == "cuda" else "correctness"
-
-        def once() -> Outcome:
+        for left in reversed(range(TRIES)):
             findings = Findings({rule.name: rule.stage for rule in self.rules})
-            return outcome_of(lambda: self._proceed(candidate, criteria, findings, leased), findings, last)
-
-        return in_fresh_processes(once)
+            try:
+                self._proceed(candidate, criteria, findings, leased)
+            except ServerFailed:
+                if not left:
+                    raise
+                continue
+            except ENDS as end:
+                outcome = outcome_of(end, findings)
+            else:
+                outcome = Outcome(findings, "accepted", last)
+            if not outcome.process_lost:
+                break
+        return outcome
 
     def _proceed(self, candidate: Candidate, criteria: Criteria, findings: Findings, leased: Lease) -> None:
+        """Judges a candidate, from its source to its speed. Where nothing is raised, it is accepted; for what is see ``ENDS``."""
         for rule in self.rules:
             rule.check_source(candidate.source, findings)
         on_gpu = self.device.type == "cuda"
@@ -271,11 +273,11 @@ class Judge:
         short: dict[str, str] = {}
         """Who ran out of memory, by the case that was timed."""
         with (
-            self._beside(candidate, plans, criteria, findings) as check_beside,
+            self._beside(candidate, plans, criteria, findings) as beside,
             self._workers.loaded(candidate.source, references, findings, leased) as judging,
         ):
             for plan in plans:
-                if examine(judging, plan, self.rules, sharing=self._sharing, before_each=check_beside):
+                if examine(judging, plan, self.rules, self._timer, beside):
                     findings.cases.append(plan.case.name)
             if not findings.cases:
                 check = next(c for c in findings.checks if c.name == "discriminating inputs")
@@ -284,7 +286,10 @@ class Judge:
                 raise Decision("inconclusive", "correctness", findings.undecided)
             if timed:
                 counted = [plan for plan in plans if plan.case.name in findings.cases]
-                short = {plan.case.name: self._time(judging, plan, plan.sizes) for plan in counted}
+                short = {
+                    plan.case.name: self._timer.time_plan(judging, plan, plan.sizes, self.rules)
+                    for plan in counted
+                }
         require_compiled(self.environment.arch, findings)
         for plan in plans:
             if who := short.get(plan.case.name):
@@ -302,38 +307,15 @@ class Judge:
 
     def _beside(
         self, candidate: Candidate, plans: list[Plan], criteria: Criteria, findings: Findings
-    ) -> contextlib.AbstractContextManager[Callable[[], None]]:
+    ) -> Beside:
         """Compiles the kernels in the background where they are interpreted, and interprets them on a GPU."""
         references = self._reference_outputs(criteria, "cpu")
         if self.device.type == "cuda":
             rule, do, workers = "memory", sanitize_all, self._interpreters
         else:
             rule, do, workers = "compile", compile_all, self._compilers
-        if rule not in findings.rules:
-            return contextlib.nullcontext(lambda: None)
-        return beside(lambda own: do(workers, candidate.source, plans, references, own), findings)
-
-    def _sharing(self) -> contextlib.AbstractContextManager[None]:
-        """Holds the GPU together with others that check but do not time."""
-        if self.device.type == "cpu":
-            return contextlib.nullcontext()
-        return self._timer.sharing()
-
-    def _time(self, judging: Judging, plan: Plan, sizes: dict[str, int], *, compiled: bool = True) -> str:
-        """Times a case at these sizes. Returns whose process there was too little memory for; nothing if there was enough.
-
-        ``compiled`` says whether ``torch.compile`` is timed, too.
-        """
-        try:
-            timings = self._timer.time(judging, plan.case.name, sizes, self.rules, compiled=compiled)
-        except OutOfMemory:
-            return "the candidate's process"
-        except torch.cuda.OutOfMemoryError:
-            return JUDGE
-        notes = [plan.note(sizes), "" if compiled else NOT_COMPILED]
-        note = "; ".join(filter(None, notes))
-        judging.findings.timing.extend(replace(timing, note=note) for timing in timings)
-        return ""
+        task = partial(do, workers, candidate.source, plans, references) if rule in findings.rules else None
+        return Beside(task, findings)
 
     def _time_smaller(
         self,
@@ -360,7 +342,7 @@ class Judge:
         for sizes, compiled in tries:
             torch.cuda.empty_cache()
             with self._workers.loaded(candidate.source, references, findings, leased) as judging:
-                who = self._time(judging, plan, sizes, compiled=compiled)
+                who = self._timer.time_plan(judging, plan, sizes, self.rules, compiled=compiled)
             if not who:
                 return
             judging.allocator.closed.wait(RELEASE_SECONDS)
@@ -368,5 +350,5 @@ class Judge:
 
 
 def untimed(plan: Plan, who: str) -> OutOfMemory:
-    """Returns the decision for a case that could not be timed; ``who`` is from ``Judge._time``."""
+    """Returns the decision for a case that could not be timed; ``who`` is from ``Timer.time_plan``."""
     return OutOfMemory(f"in {who} to time case {plan.case.name}", "timing")

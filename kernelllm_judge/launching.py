@@ -1,3 +1,4 @@
+# ruff: noqa: SIM905 (words are easier to read and to sort than quoted strings)
 """Launches fork servers: one process imports torch, which takes a second, and forks all of them."""
 
 from __future__ import annotations
@@ -17,16 +18,9 @@ from pathlib import Path
 
 from kernelllm_judge.isolation.isolation import Isolation, Mode
 
-PASSED_VARIABLES = (
-    "PATH",
-    "LANG",
-    "LC_ALL",
-    "LD_LIBRARY_PATH",
-    "CUDA_HOME",
-    "CUDA_VISIBLE_DEVICES",
-    "VIRTUAL_ENV",
-    "CC",
-)
+PASSED_VARIABLES = """
+    PATH LANG LC_ALL LD_LIBRARY_PATH CUDA_HOME CUDA_VISIBLE_DEVICES VIRTUAL_ENV CC
+""".split()
 """Environment variables that a worker gets; all others (tokens, proxies, CI variables) are left out."""
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -128,7 +122,7 @@ class Launched:
 
 def _import_paths() -> list[str]:
     """Returns the folders of this package and its runtime, torch, triton and numpy, for the worker's ``PYTHONPATH``."""
-    paths = [str(Path(__file__).parents[2])]
+    paths = [str(Path(__file__).parents[1])]
     for name in ("kernelllm_runtime", "torch", "triton", "numpy"):
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None:

@@ -1,23 +1,21 @@
-"""Leases GPU memory for verdicts, from the ledger that all processes share."""
+"""Leases GPU memory for verdicts, by what the calls of their targets take, and keeps reference outputs for the next ones."""
 
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
-from kernelllm_judge.gpu_ledger import UNIT, GpuLedger
-from kernelllm_judge.memory import (
-    OWN,
-    CallBytes,
-    register_host_memory,
-    release_cache,
-    release_host_cache,
-)
+from kernelllm_judge.core.stages import InStage
+from kernelllm_judge.gpu_lock import UNIT, GpuLedger
+from kernelllm_judge.memory import OWN, CallBytes, register_host_memory, release_cache, release_host_cache
 from kernelllm_judge.policy import Policy
+from kernelllm_judge.truth.outputs import ReferenceOutputs, Subject
 
 NEARLY_ALL = 0.8
 """Share of the memory with which a verdict that ran out of it hardly did so for its neighbours."""
@@ -55,7 +53,6 @@ class Leases:
         """Leases nothing yet.
 
         Args:
-            gpu_uuid: names the ledger.
             gpu_memory: bytes that all judges of this GPU may take together; 0: nearly all of it.
             policy: how calls are cut.
         """
@@ -112,3 +109,93 @@ class Leases:
         if not needed:
             return ""
         return f"; about {needed / 2**30:.0f} GiB would do, and {self.budget / 2**30:.0f} GiB may be used"
+
+
+class Lending:
+    """What a target's calls take, and leases for that."""
+
+    def __init__(self, leases: Leases | None, references: ReferenceOutputs) -> None:
+        """``leases`` is None where nothing is leased, as without a GPU."""
+        self._leases = leases
+        self._references = references
+        self._call = None if leases is None else self._find_call()
+
+    def _find_call(self) -> CallBytes | None:
+        """Returns the bytes of a call of the original; None where it cannot be built."""
+        try:
+            return self._references.call
+        except (Exception, SystemExit):  # which the first probe reports
+            return None
+
+    @contextlib.contextmanager
+    def lease(self, *, alone: bool, only_timed: bool = False) -> Iterator[Lease]:
+        """Waits for a lease and holds it, see ``Leases.hold``. What takes much memory of the GPU is dropped at its end."""
+        if self._leases is None:
+            yield EVERYTHING
+            return
+        call = self._known_call()
+        on_host = call is not None and self._references.on_host
+        with self._leases.hold(call, alone=alone, on_host=on_host, only_timed=only_timed) as lease:
+            try:
+                yield lease
+            finally:
+                if call is not None:
+                    self._references.forget()
+
+    def _known_call(self) -> CallBytes | None:
+        """Returns what a call takes: until calls were cut, rows of inputs in the host's memory may depend on each other."""
+        if self._call is None or not self._references.on_host or self._references.cuts:
+            return self._call
+        return replace(self._call, rows=False)
+
+    def take_less(self) -> bool:
+        """Keeps large inputs in the host's memory; returns whether that is new, and is enough.
+
+        A run without data tells neither what an operation allocates itself nor whether rows depend on each other.
+        """
+        if self._leases is None or self._call is None or self._references.on_host:
+            return False
+        self._call = self._references.keep_on_host()
+        return self._leases.fits(self._call)
+
+    def what_would_do(self) -> str:
+        """Says how much memory would do, see ``Leases.what_would_do``; empty where that is not known."""
+        call = self._known_call()
+        return "" if self._leases is None or call is None else self._leases.what_would_do(call)
+
+
+KEPT = 6
+"""Reference outputs that are kept: of three targets, on two devices each."""
+
+
+class KeptReferences:
+    """The reference outputs of the latest targets. Thread-safe."""
+
+    def __init__(self, policy: Policy, in_stage: InStage, leases: Leases | None) -> None:
+        """Keeps none yet.
+
+        Args:
+            in_stage: gives the context for each run of an original.
+            leases: of the GPU's memory, if there is a GPU.
+        """
+        self._policy = policy
+        self._in_stage = in_stage
+        self._leases = leases
+        self._lock = threading.Lock()
+        self._preparing = threading.Lock()
+        self._kept: OrderedDict[tuple[int, str], ReferenceOutputs] = OrderedDict()
+
+    def of(self, subject: Subject, tolerance: float | None, device: str) -> ReferenceOutputs:
+        """Returns the reference outputs of a target on a device, those from before if they are still there."""
+        leased = self._leases if device.startswith("cuda") else None
+        budget = leased.budget if leased else self._policy.judge_bytes
+        with self._lock:
+            key = id(subject), device
+            if key not in self._kept:
+                self._kept[key] = ReferenceOutputs(
+                    subject, device, self._policy, tolerance, self._preparing, self._in_stage, budget
+                )
+                if len(self._kept) > KEPT:
+                    self._kept.popitem(last=False)
+            self._kept.move_to_end(key)
+            return self._kept[key]

@@ -45,7 +45,7 @@ overwrites L2."""
 
 @dataclass(frozen=True)
 class CallBytes:
-    """Bytes that one call of the original takes, see ``reference.needs``."""
+    """Bytes that one call of the original takes, see ``truth.needs``."""
 
     inputs: int
     state: int
@@ -98,7 +98,7 @@ class CallBytes:
         return self.inputs + self.outputs + ROOFLINE
 
     def least(self, policy: Policy, budget: int) -> int:
-        """Returns the bytes of a verdict whose inputs lie in the host's memory, see ``reference.originals``.
+        """Returns the bytes of a verdict whose inputs lie in the host's memory, see ``truth.originals``.
 
         Always there: the memory shared with the worker, and the original's state. One at a time: inputs as they are
         drawn, a call of the original or the candidate, and a slice in float64; or a whole call in float64, where rows

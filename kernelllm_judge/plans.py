@@ -69,12 +69,7 @@ def make_plans(
     """Returns the plans for each case that a kernel module supports: one for each domain that lies within the case.
 
     Args:
-        source: the kernel module.
-        cases: the target's cases.
-        rules: the rules in force.
-        policy: the thresholds.
         on_gpu: whether the candidate runs on a GPU.
-        seed: the judge's secret first seed.
         nonfinite: whether NaN and infinities must come out as in the original.
         adopted: whether the kernel ships already. Without a GPU it then may claim larger sizes than are asked here, because a
             GPU may have shown that they are right.
@@ -168,11 +163,5 @@ def plan_case(supported: SupportedCase, rules: Sequence[Rule]) -> Plan:
         replace(supported.probe("values", supported.main, SUBSTITUTE_SEED), normalized=True),
     )
     return Plan(
-        supported.case,
-        tuple(main),
-        tuple(further),
-        supported.ranges,
-        sizes,
-        tuple(interpreted),
-        substitutes,
+        supported.case, tuple(main), tuple(further), supported.ranges, sizes, tuple(interpreted), substitutes
     )

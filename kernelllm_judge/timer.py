@@ -6,15 +6,16 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from kernelllm_judge.core.measured import CaseTime
 from kernelllm_judge.core.records import Timing
-from kernelllm_judge.durations import WAITING, Durations
+from kernelllm_judge.findings import WAITING, Durations, OutOfMemory
 from kernelllm_judge.gpu_lock import Hold, hold_gpu
+from kernelllm_judge.plans import Plan
 from kernelllm_judge.rules.rule import Rule, TimedCall
 from kernelllm_judge.run.backward import Backward, upload_backward
 from kernelllm_judge.run.call import Judging, ProbeRun, call, run_probe, upload
@@ -30,6 +31,12 @@ from kernelllm_judge.truth.probes import Probe
 
 SEED = 100
 """Added to the first seed, so that inputs differ from those of the rules."""
+
+JUDGE = "the judge's process"
+"""Whose process there was too little memory for."""
+
+NOT_COMPILED = "timed without torch.compile: there was no memory for it"
+"""The note of such a timing."""
 
 PUBLIC_SEED = 1
 """Of the inputs with which candidates are timed that are not judged: they must not learn the judge's."""
@@ -88,6 +95,30 @@ class Timer:
             torch.cuda.synchronize()  # or they would time beside what was launched before
         with self.released(Durations()):
             yield
+
+    def time_plan(
+        self,
+        judging: Judging,
+        plan: Plan,
+        sizes: Mapping[str, int],
+        rules: Sequence[Rule],
+        *,
+        compiled: bool = True,
+    ) -> str:
+        """Times a case at these sizes, and notes the times; for ``compiled`` see ``time``.
+
+        Returns:
+            Whose process there was too little memory for; nothing if there was enough.
+        """
+        try:
+            timings = self.time(judging, plan.case.name, sizes, rules, compiled=compiled)
+        except OutOfMemory:
+            return "the candidate's process"
+        except torch.cuda.OutOfMemoryError:
+            return JUDGE
+        note = "; ".join(filter(None, [plan.note(sizes), "" if compiled else NOT_COMPILED]))
+        judging.findings.timing.extend(replace(timing, note=note) for timing in timings)
+        return ""
 
     def time(
         self,

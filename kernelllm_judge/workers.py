@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import torch
 
-from kernelllm_judge.durations import Durations
 from kernelllm_judge.findings import (
     Decision,
+    Durations,
     Findings,
     OutOfMemory,
     OutOfTime,
@@ -61,17 +61,11 @@ class Workers:
 
     @contextlib.contextmanager
     def loaded(
-        self,
-        source: str,
-        references: ReferenceOutputs,
-        findings: Findings,
-        lease: Lease = EVERYTHING,
+        self, source: str, references: ReferenceOutputs, findings: Findings, lease: Lease = EVERYTHING
     ) -> Iterator[Judging]:
         """Opens a worker that has loaded a kernel module. Its buffers are freed when its process has ended.
 
         Args:
-            source: the kernel module.
-            references: the target's.
             findings: get what goes wrong.
             lease: the GPU memory that the worker may take; without a budget half of the GPU's.
 
@@ -85,10 +79,7 @@ class Workers:
         allocator = Allocator(self.device, self.pool)
         seconds = self.seconds * min(1 + len(COMPILED.findall(source)) / KERNELS, LONGEST)
         released = functools.partial(self.released, findings.durations)
-        with (
-            self.server.worker(seconds, allocator.fd, allocator.close, released) as worker,
-            _decided(worker),
-        ):
+        with self.server.worker(seconds, allocator.fd, allocator.close, released) as worker, _decided(worker):
             with findings.durations.part("starting a worker"):
                 try:
                     # Before the GPU is locked: drivers create contexts one after the other, for all GPUs

@@ -20,7 +20,17 @@ from typing import Literal
 
 from kernelllm_judge.core.errors import ConfigError
 from kernelllm_judge.isolation import landlock, seccomp
-from kernelllm_judge.isolation.landlock import OWN, READ, READ_FILE, TRUNCATE, WRITE_FILE, Allowed
+from kernelllm_judge.isolation.landlock import (
+    OWN,
+    PR_SET_NO_NEW_PRIVS,
+    READ,
+    READ_FILE,
+    TRUNCATE,
+    WRITE_FILE,
+    Allowed,
+    checked,
+    load_libc,
+)
 
 Mode = Literal["interpret", "compile", "cuda", "construct"]
 Device = Literal["cpu", "cuda"]
@@ -29,7 +39,7 @@ RequestedIsolation = Literal["best", "strict"]
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWNET = 0x40000000
 
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP = 1, 4, 24
 _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 _CAPABILITY_VERSION_3 = 0x20080522
 _DAC_READ_SEARCH = 1 << 2
@@ -141,7 +151,6 @@ def seal(
     """Applies every measure to this process and all that it will start. It must have a single thread.
 
     Args:
-        isolation: the measures to apply.
         directory: the only folder that stays writable.
         reachable: files that stay reachable, from ``reachable.reachable``.
         limits: resource limits, by their names in ``resource`` and in its units.
@@ -154,9 +163,9 @@ def seal(
     # When memory runs out, the kernel should kill this process and not the user's.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
-    libc = ctypes.CDLL(None, use_errno=True)
+    libc = load_libc()
     if isolation.unshare:
-        _checked(libc.unshare(isolation.unshare), "an empty network")
+        checked(libc.unshare(isolation.unshare), "an empty network")
     for name, value in limits.items():
         _limit(getattr(resource, name), value)
     if isolation.capabilities:
@@ -164,9 +173,9 @@ def seal(
         searching = isolation.landlock and os.getuid() == 0 and not isolation.unshare & CLONE_NEWUSER
         _drop_capabilities(libc, _DAC_READ_SEARCH if searching else 0)
     # A change of credentials clears both. The second lets this process read its own /proc.
-    _checked(libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "an end with the server")
-    _checked(libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0), "its own /proc")
-    _checked(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
+    checked(libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "an end with the server")
+    checked(libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0), "its own /proc")
+    checked(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
     if isolation.landlock:
         # Kept open: a rule holds for the inode, which exists as long as something refers to it.
         own = os.open(f"/proc/{os.getpid()}", os.O_PATH | os.O_CLOEXEC)
@@ -212,15 +221,9 @@ def _drop_capabilities(libc: ctypes.CDLL, kept: int) -> None:
     header = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITY_VERSION_3, 0), 8)
     if kept:
         data = (ctypes.c_uint32 * 6)()
-        _checked(libc.capget(header, data), "its capabilities")
+        checked(libc.capget(header, data), "its capabilities")
         low = data[1] & kept
         data_bytes = struct.pack("6I", low, low, 0, 0, 0, 0)
     else:
         data_bytes = bytes(24)
-    _checked(libc.capset(header, ctypes.create_string_buffer(data_bytes, 24)), "no capabilities")
-
-
-def _checked(result: int, what: str) -> None:
-    if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
+    checked(libc.capset(header, ctypes.create_string_buffer(data_bytes, 24)), "no capabilities")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
-_PR_SET_NO_NEW_PRIVS = 38
+PR_SET_NO_NEW_PRIVS = 38
 _VERSION_FLAG = 1
 _RULE_PATH_BENEATH = 1
 
@@ -66,7 +66,7 @@ def abi() -> int:
 
     Version 3 limits truncation, 4 TCP, 5 ioctl, 6 signals.
     """
-    found = _libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION_FLAG))
+    found = load_libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION_FLAG))
     return max(int(found), 0)
 
 
@@ -82,17 +82,18 @@ def confine(allowed: Iterable[Allowed], version: int) -> None:
     Raises:
         OSError: the kernel refuses.
     """
-    libc = _libc()
+    libc = load_libc()
     rights = _ALL_FS[max(known for known in _ALL_FS if known <= version)]
     attr = _RulesetAttr(rights, _ALL_TCP if version >= 4 else 0, _ALL_SCOPES if version >= 6 else 0)
-    ruleset = _checked(
-        libc.syscall(_CREATE_RULESET, ctypes.byref(attr), ctypes.c_size_t(ctypes.sizeof(attr)), 0), "ruleset"
+    ruleset = checked(
+        libc.syscall(_CREATE_RULESET, ctypes.byref(attr), ctypes.c_size_t(ctypes.sizeof(attr)), 0),
+        "Landlock's ruleset",
     )
     try:
         for entry in allowed:
             _allow(libc, ruleset, entry, rights)
-        _checked(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
-        _checked(libc.syscall(_RESTRICT_SELF, ruleset, 0), "restriction")
+        checked(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "Landlock's no new privileges")
+        checked(libc.syscall(_RESTRICT_SELF, ruleset, 0), "Landlock's restriction")
     finally:
         os.close(ruleset)
 
@@ -108,17 +109,23 @@ def _allow(libc: ctypes.CDLL, ruleset: int, entry: Allowed, rights: int) -> None
             access &= _OF_FILES
         attr = _PathAttr(access, fd)
         result = libc.syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.byref(attr), 0)
-        _checked(result, f"rule for {Path(entry.path).name}")
+        checked(result, f"Landlock's rule for {Path(entry.path).name}")
     finally:
         os.close(fd)
 
 
-def _libc() -> ctypes.CDLL:
+def load_libc() -> ctypes.CDLL:
+    """Returns the C library, with ``errno`` kept."""
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _checked(result: int, what: str) -> int:
+def checked(result: int, what: str) -> int:
+    """Returns the result of a system call.
+
+    Raises:
+        OSError: it failed; the text names ``what`` it was for.
+    """
     if result < 0:
         code = ctypes.get_errno() or errno.EPERM
-        raise OSError(code, f"Landlock's {what}: {os.strerror(code)}")
+        raise OSError(code, f"{what}: {os.strerror(code)}")
     return result

@@ -92,10 +92,7 @@ def excess(
     """Describes which bound a worker exceeds, in words that follow "ended because"; empty if none.
 
     Args:
-        worker: its pid.
-        directory: its scratch folder.
         table: from ``process_table``.
-        bounds: what it may use.
         shared: the inode of the file of shared buffers, which is not counted.
     """
     members = descendants([worker], table)

@@ -1,3 +1,4 @@
+# ruff: noqa: SIM905 (words are easier to read and to sort than quoted strings)
 """Lists the files that a worker may reach: system programs, Python, torch, Triton and GPU devices.
 
 To be called in the fork server after its imports, because the folders of all loaded modules are included.
@@ -18,42 +19,17 @@ from kernelllm_judge.isolation.landlock import DEVICE, READ, RUN, Allowed
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store", "/opt/cuda")
 """Programs, libraries and headers: readable and executable."""
 
-SETTINGS = (
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
-    "/etc/alternatives",
-    "/etc/localtime",
-    "/etc/timezone",
-    "/etc/passwd",
-    "/etc/group",
-    "/etc/nsswitch.conf",
-    "/etc/os-release",
-    "/etc/nvidia",
-    "/etc/nvidia-container-runtime",
-)
+SETTINGS = """
+    /etc/ld.so.cache /etc/ld.so.conf /etc/ld.so.conf.d /etc/alternatives /etc/localtime /etc/timezone
+    /etc/passwd /etc/group /etc/nsswitch.conf /etc/os-release /etc/nvidia /etc/nvidia-container-runtime
+""".split()
 """What libraries read. Not all of /etc: it has password hashes and keys, and the user may be root."""
 
-KERNEL = (
-    "/sys/bus",
-    "/sys/class",
-    "/sys/dev",
-    "/sys/devices",
-    "/sys/fs/cgroup",
-    "/sys/kernel/mm",
-    "/sys/module",
-    "/proc/driver",
-    "/proc/sys",
-    "/proc/cpuinfo",
-    "/proc/meminfo",
-    "/proc/devices",
-    "/proc/modules",
-    "/proc/filesystems",
-    "/proc/stat",
-    "/proc/version",
-    "/proc/loadavg",
-    "/proc/uptime",
-)
+KERNEL = """
+    /sys/bus /sys/class /sys/dev /sys/devices /sys/fs/cgroup /sys/kernel/mm /sys/module /proc/driver
+    /proc/sys /proc/cpuinfo /proc/meminfo /proc/devices /proc/modules /proc/filesystems /proc/stat
+    /proc/version /proc/loadavg /proc/uptime
+""".split()
 """What the kernel reports about the machine. Not all of /proc, which has other processes' command lines;
 not all of /sys, which has root's traces."""
 

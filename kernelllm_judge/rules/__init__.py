@@ -1,4 +1,1 @@
-"""The rules by which candidates are judged, one module per rule.
-
-``rules.catalog.RULES`` lists them in order.
-"""
+"""The rules by which candidates are judged, grouped by what they ask; ``rules.catalog.RULES`` lists them in order."""

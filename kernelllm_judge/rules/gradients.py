@@ -7,18 +7,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from kernelllm_judge.findings import Decision
-from kernelllm_judge.rules.buffers_updated import NAME as BUFFERS_UPDATED
-from kernelllm_judge.rules.inputs_kept import check_inputs_kept
+from kernelllm_judge.rules.effects import BuffersUpdated, check_inputs_kept
+from kernelllm_judge.rules.outputs import stress_sizes
 from kernelllm_judge.rules.rule import Rule, SupportedCase
-from kernelllm_judge.rules.stress import stress_sizes
 from kernelllm_judge.run.backward import check_gradients, run_backward
 from kernelllm_judge.run.call import ProbeRun
 from kernelllm_judge.run.comparison import check_outputs, check_updates
 from kernelllm_judge.truth.gradients import LAYOUTS, PARAMETER
 from kernelllm_judge.truth.probes import Probe
-
-SEED = 120
-"""Added to the first seed, so that inputs differ from those of other rules."""
 
 FROZEN = 4
 """Inputs and parameters that are frozen alone, at most; all parameters are frozen together, too."""
@@ -45,12 +41,13 @@ class GradientsRule(Rule):
 
     name = "gradients"
     says = "gradients are right, where the target asks for them, however those of its outputs lie in memory"
+    seed = 120
 
     def probes(self, supported: SupportedCase) -> Iterable[Probe]:
         """Returns one probe for each layout of the gradients of outputs."""
         sizes, _ = stress_sizes(supported)
         for number, layout in enumerate(LAYOUTS if supported.case.domain.grad else ()):
-            yield supported.probe(self.name, sizes, SEED + number, incoming=layout)
+            yield supported.probe(self.name, sizes, self.seed + number, incoming=layout)
 
     def check_run(self, run: ProbeRun) -> None:
         """Runs the probe again with its backward pass, and compares the gradients."""
@@ -60,7 +57,9 @@ class GradientsRule(Rule):
         again, context = AGAIN.get(probe.incoming, ("", ""))
         backward = run_backward(judging, run.prepared, again)
         check_inputs_kept(backward.uploaded, run.prepared, judging.findings)
-        check_updates(judging, backward.uploaded, run.prepared, BUFFERS_UPDATED, "after its backward pass, ")
+        check_updates(
+            judging, backward.uploaded, run.prepared, BuffersUpdated.name, "after its backward pass, "
+        )
         check_gradients(judging, run.prepared, backward, self.name, context)
         check_outputs(judging, backward.uploaded, run.prepared, self.name, "after its backward pass, ")
         trivial = backward.gradients.trivial

@@ -54,7 +54,6 @@ class SupportedCase:
         """Returns a probe of this case.
 
         Args:
-            rule: the rule that a wrong output breaks.
             sizes: sizes of the named dimensions.
             number: added to the first seed; from ``policy.seeds`` on, probes share the last seed's weights.
             stress: how the inputs are stressed, see ``Probe.stress``.
@@ -130,6 +129,8 @@ class Rule:
     """Whether the rule can be left out, to show that it catches something that no other rule does."""
     device: ClassVar[Literal["any", "cpu", "cuda"]] = "any"
     """Where the judge applies the rule."""
+    seed: ClassVar[int] = 0
+    """Added to the judge's first seed, so that inputs differ from those of other rules."""
     main: ClassVar[bool] = False
     """Whether its probes run before ``check_case``."""
 
@@ -160,10 +161,6 @@ class Rule:
         """Checks the times of one case."""
 
     def check_speedups(
-        self,
-        timings: Sequence[Timing],
-        least: float,
-        baseline: BaselineChoice,
-        findings: Findings,
+        self, timings: Sequence[Timing], least: float, baseline: BaselineChoice, findings: Findings
     ) -> None:
-        """Checks the speedups of all cases; see ``rules.speed``."""
+        """Checks the speedups of all cases; see ``rules.timing``."""

@@ -10,15 +10,9 @@ from itertools import chain, combinations, permutations, product, zip_longest
 
 from kernelllm_judge.core.domains import INTERPRETED_ELEMENTS
 from kernelllm_judge.core.records import Domain, TensorSpec
+from kernelllm_judge.rules.outputs import OutputRule
 from kernelllm_judge.rules.rule import SupportedCase
-from kernelllm_judge.rules.values import OutputRule
 from kernelllm_judge.truth.probes import Probe, elements, innermost
-
-SEED = 30
-"""Added to the first seed, so that inputs differ from those of other rules."""
-
-COMPARED_SEED = 140
-"""Added to the first seed, for sizes next to those with which the candidate compares."""
 
 MOST_COMPARED = 64
 """Such sizes of one case that are tried, at most; of more, randomly chosen ones."""
@@ -39,16 +33,19 @@ class Sizes(OutputRule):
         "outputs are right at the corners of the declared sizes, at primes, and on both sides of each number with which the "
         "candidate compares"
     )
+    seed = 30
+    compared_seed = 140
+    """The same, for sizes next to those with which the candidate compares."""
 
     def probes(self, supported: SupportedCase) -> Iterable[Probe]:
         """Returns one probe for each of these sizes that are not the main ones."""
         at_corners = corners(supported)
         for number, sizes in enumerate(at_corners):
-            yield supported.probe(self.name, sizes, SEED + number)
+            yield supported.probe(self.name, sizes, self.seed + number)
         known = (*at_corners, supported.main)
         beside = [sizes for sizes in beside_compared(supported) if sizes not in known]
         for number, sizes in enumerate(beside[:MOST_COMPARED]):
-            yield supported.probe(self.name, sizes, COMPARED_SEED + number)
+            yield supported.probe(self.name, sizes, self.compared_seed + number)
 
 
 def corners(supported: SupportedCase) -> list[dict[str, int]]:
@@ -140,13 +137,7 @@ def _is_inside(supported: SupportedCase, sizes: Mapping[str, int]) -> bool:
 
 
 def growth(domain: Domain, name: str, others: Mapping[str, int]) -> set[tuple[int, int]]:
-    """Returns how products of neighbouring dimensions grow with one of them: the factor before it, and its power.
-
-    Args:
-        domain: whose inputs have the dimensions.
-        name: the dimension.
-        others: sizes of the others.
-    """
+    """Returns how products of neighbouring dimensions grow with one of them: the factor before it, and its power."""
     found = set()
     for spec in domain.inputs.values():
         shape = spec.shape if isinstance(spec, TensorSpec) else ()

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from kernelllm_judge.core.records import Check
 from kernelllm_judge.run.call import Judging, Uploaded, call, poison, upload
-from kernelllm_judge.run.right_before import same_bits
+from kernelllm_judge.run.comparison import check_of
+from kernelllm_judge.run.right_before import same_bytes
 from kernelllm_judge.shared.buffers import buffer_bytes
 from kernelllm_judge.truth import numerics
 from kernelllm_judge.truth.gradients import Gradients, flat
@@ -32,7 +31,7 @@ class Backward:
     incoming: Sequence[tuple[torch.Tensor, torch.Tensor]]
     """The shared memory of each gradient of an output, and what the judge wrote there."""
     request: Mapping[str, Any]
-    """What the worker is asked for, see ``reference.gradients``."""
+    """What the worker is asked for, see ``truth.gradients``."""
 
     def of(self, gradients: Gradients) -> Backward:
         """Returns the same for another probe with the same shapes and names; see ``renew``."""
@@ -57,9 +56,6 @@ def run_backward(
     """Uploads a probe and has it called once with its backward pass.
 
     Args:
-        judging: the candidate.
-        prepared: the probe.
-        again: see ``worker.backward.gradients``.
         frozen: whether an input or parameter requires no gradient.
 
     Raises:
@@ -110,7 +106,7 @@ def check_incoming(judging: Judging, prepared: PreparedProbe, backward: Backward
     Raises:
         Decision: it changed one of them.
     """
-    kept = all(same_bits(buffer, memory) for buffer, memory in backward.incoming)
+    kept = all(same_bytes(buffer, memory) for buffer, memory in backward.incoming)
     broken = f"its backward pass changes the gradients of its outputs in place at {prepared.probe.describe()}"
     judging.findings.require(rule, "leaves gradients of outputs as they were", kept, broken)
 
@@ -130,11 +126,6 @@ def check_gradients(
     for name, buffer in zip(backward.asked, backward.written, strict=True):
         i = gradients.names.index(name)
         difference = numerics.compare(buffer, gradients.expected, i, references.policy, references.tolerance)
-        broken = (
-            f"{context}the gradient of `{name}` is wrong {difference.detail}; relative error {difference.measured:.3g}, "
-            f"allowed {difference.allowed:.3g}, at {prepared.probe.describe()}"
-        )
-        measured = difference.measured if math.isfinite(difference.measured) else "not finite"
-        detail = "" if difference.passed else broken
-        check = Check(f"gradient of `{name}`", difference.passed, measured, difference.allowed, detail)
+        wrong = f"{context}the gradient of `{name}` is wrong"
+        check = check_of(f"gradient of `{name}`", difference, wrong, prepared.probe.describe())
         judging.findings.record(rule, check)

@@ -131,8 +131,6 @@ def upload(
     """Writes a prepared probe to shared buffers and sends the module's state to the worker.
 
     Args:
-        judging: the candidate.
-        prepared: the probe.
         shift: bytes by which all addresses are moved.
         off: elements by which every tensor starts later than at an aligned address.
         room: bytes to reserve for further buffers.
@@ -177,13 +175,6 @@ def refill(uploaded: Uploaded, prepared: PreparedProbe) -> None:
 
 def call(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, how: str, **fields: Any) -> Reply:
     """Poisons the output buffers, resets what calls update, has ``forward`` called once, and returns the worker's reply.
-
-    Args:
-        judging: the candidate.
-        uploaded: the probe's buffers.
-        prepared: the probe.
-        how: see ``worker.Worker.run``.
-        fields: further fields of the request.
 
     Raises:
         Decision: the call failed, accessed memory wrongly, or ran out of memory (``OutOfMemory``).

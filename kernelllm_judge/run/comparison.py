@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from types import EllipsisType
 
@@ -103,10 +103,6 @@ def check_outputs(
     """Compares every output with float64, and records the differences under ``rule``.
 
     Args:
-        judging: the candidate.
-        uploaded: the buffers with its outputs.
-        prepared: the probe that it was called with.
-        rule: the rule that a wrong output breaks.
         context: beginning of the reason, where the probe's description is not enough.
         sampled: compares a large output in a few places, chosen at random.
 
@@ -122,16 +118,13 @@ def check_outputs(
         for i, buffer in enumerate(outputs):
             found = part.compare(buffer, i, references.policy, references.tolerance)
             dtype = str(buffer.dtype).removeprefix("torch.")
-            wrong = (
-                f"{context}output {i} ({dtype} {list(buffer.shape)}) is wrong {found.detail}; "
-                f"relative error {found.measured:.3g}, allowed {found.allowed:.3g}, at {part.where}"
-            )
-            measured = found.measured if math.isfinite(found.measured) else "not finite"
-            detail = found.detail if found.passed else wrong
-            check = Check(f"output {i} at {part.where}", found.passed, measured, found.allowed, detail)
+            wrong = f"{context}output {i} ({dtype} {list(buffer.shape)}) is wrong"
+            check = check_of(f"output {i} at {part.where}", found, wrong, part.where)
             if not found.passed:
                 if part.is_right_in_tf32(found, buffer, i, references.policy, references.tolerance):
-                    judging.findings.undecided = judging.findings.undecided or f"{wrong}; {_NEEDS_A_GPU}"
+                    judging.findings.undecided = (
+                        judging.findings.undecided or f"{check.detail}; {_NEEDS_A_GPU}"
+                    )
                     continue
                 judging.findings.record(rule, check)
                 right.pop(part.mark, None)
@@ -150,10 +143,6 @@ def check_updates(
     """Compares every buffer that the original updates with what it holds then in float64.
 
     Args:
-        judging: the candidate.
-        uploaded: the probe's buffers, after a call.
-        prepared: the probe.
-        rule: the rule that a wrong buffer breaks.
         context: beginning of the reason, where the probe's description is not enough.
 
     Raises:
@@ -166,15 +155,16 @@ def check_updates(
             buffer, prepared.updates.expected, i, references.policy, references.tolerance
         )
         untouched = torch.equal(buffer, tensors_of(prepared.module)[name])
-        what = "is not updated" if untouched else f"is updated wrongly {difference.detail}"
-        wrong = (
-            f"{context}`self.{name}` {what}; relative error {difference.measured:.3g}, "
-            f"allowed {difference.allowed:.3g}, at {where}"
-        )
-        measured = difference.measured if math.isfinite(difference.measured) else "not finite"
-        detail = difference.detail if difference.passed else wrong
-        check = Check(f"update of `{name}`", difference.passed, measured, difference.allowed, detail)
-        judging.findings.record(rule, check)
+        found = replace(difference, detail="") if untouched and not difference.passed else difference
+        wrong = f"{context}`self.{name}` is {'not updated' if untouched else 'updated wrongly'}"
+        judging.findings.record(rule, check_of(f"update of `{name}`", found, wrong, where))
+
+
+def check_of(name: str, found: Difference, wrong: str, where: str) -> Check:
+    """Returns a difference as a check; ``wrong`` begins the sentence for one that failed, ``where`` is its probe."""
+    sentence = f"{' '.join(filter(None, (wrong, found.detail)))}; {found.figures}, at {where}"
+    measured = found.measured if math.isfinite(found.measured) else "not finite"
+    return Check(name, found.passed, measured, found.allowed, found.detail if found.passed else sentence)
 
 
 def outputs_pass(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe) -> bool:

@@ -29,7 +29,6 @@ def module_tree(
     does not pin, because a kernel that depends on one would run for modules with another.
 
     Args:
-        module: the original.
         allocator: allocates the shared buffers.
         buffers: receives the shared buffer of each parameter and module buffer by dotted name.
         given: the result of ``given_by``.

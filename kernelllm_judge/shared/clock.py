@@ -61,7 +61,6 @@ class GpuClock:
 
         Args:
             calls: the same computation on different inputs; empty: time the flushes alone.
-            count: number of calls.
             flushes: overwrites of L2 before each call; 0: calls follow each other directly.
 
         Returns:

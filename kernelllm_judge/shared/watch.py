@@ -1,3 +1,4 @@
+# ruff: noqa: SIM905 (words are easier to read and to sort than quoted strings)
 """Watches a call: counts torch's operations, and puts memory that they allocate between guard zones.
 
 Runs in the worker around calls of the candidate, and in the judge around calls of the original.
@@ -20,32 +21,17 @@ from kernelllm_judge.shared.buffers import GUARD
 
 UNWRITTEN = frozenset(
     f"aten::{name}"
-    for name in (
-        "empty",
-        "empty_like",
-        "empty_permuted",
-        "empty_strided",
-        "new_empty",
-        "new_empty_strided",
-    )
+    for name in """
+        empty empty_like empty_permuted empty_strided new_empty new_empty_strided
+    """.split()
 )
 """Operations that return uninitialised memory. It is poisoned, so that elements left unwritten show."""
 
 WRITTEN = frozenset(
     f"aten::{name}"
-    for name in (
-        "_to_copy",
-        "clone",
-        "full",
-        "full_like",
-        "new_full",
-        "new_ones",
-        "new_zeros",
-        "ones",
-        "ones_like",
-        "zeros",
-        "zeros_like",
-    )
+    for name in """
+        _to_copy clone full full_like new_full new_ones new_zeros ones ones_like zeros zeros_like
+    """.split()
 )
 """Operations that return fresh memory with values."""
 

@@ -1,3 +1,4 @@
+# ruff: noqa: SIM905 (words are easier to read and to sort than quoted strings)
 """Decides which functions may cache their results and which decorators a kernel module may define for itself.
 
 ``functools.cache`` keeps what it is given and what it returns. Neither can make a later call wrong if all of it is plain:
@@ -10,11 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from kernelllm_judge.static_check.persistent import (
-    IMMUTABLE_BUILTINS,
-    IMMUTABLE_FUNCTIONS,
-    PersistentNames,
-)
+from kernelllm_judge.static_check.persistent import IMMUTABLE_BUILTINS, IMMUTABLE_FUNCTIONS, PersistentNames
 from kernelllm_judge.static_check.scopes import SELF, LexicalScope, ScopedNode, paths
 
 _RECORDS = frozenset(["collections.namedtuple", "typing.NamedTuple"])
@@ -22,17 +19,9 @@ CACHES = frozenset(["functools.cache", "functools.lru_cache"])
 _ATTRIBUTES = frozenset(["device", "dtype", "is_cuda", "itemsize", "ndim", "shape"])
 """Attributes that are plain, whatever tensor has them."""
 _METHODS = frozenset(
-    [
-        "dim",
-        "element_size",
-        "get_device",
-        "is_contiguous",
-        "ndimension",
-        "nelement",
-        "numel",
-        "size",
-        "stride",
-    ]
+    """
+        dim element_size get_device is_contiguous ndimension nelement numel size stride
+    """.split()
 )
 """Methods of tensors with plain results."""
 _DTYPES = frozenset(
@@ -57,8 +46,6 @@ class Caches:
         self._persistent = persistent
         self._nodes = nodes
         self._functions: dict[str, list[ast.FunctionDef]] = {}
-        self._stores: dict[tuple[int, str], list[ast.AST]] = {}
-        """What binds a name, by its scope and name."""
         self._members: set[str] = set()
         """Attributes that the module itself gives to something, which may be tensors."""
         self._decorators: set[int] = set()
@@ -66,9 +53,6 @@ class Caches:
         """Whether the module makes classes whose attributes only a value names."""
         bases = {id(base) for node, _ in nodes if isinstance(node, ast.ClassDef) for base in node.bases}
         for node, scope in nodes:
-            for name in _bound(node):
-                for holder in scope.holders(name)[:1]:
-                    self._stores.setdefault((id(holder), name), []).append(node)
             if isinstance(node, ast.FunctionDef):
                 self._functions.setdefault(node.name, []).append(node)
                 self._decorators.update(id(_called(each)) for each in node.decorator_list)
@@ -105,7 +89,7 @@ class Caches:
     def bound_once(self, name: str, scope: LexicalScope) -> bool:
         """Whether only one statement binds a name, so that it never stands for something else."""
         holders = scope.holders(name)
-        return len(holders) == 1 and len(self._stores.get((id(holders[0]), name), [])) == 1
+        return len(holders) == 1 and len(holders[0].binders.get(name, [])) == 1
 
     def _holds_plain_values(self, function: ast.FunctionDef, scope: LexicalScope) -> bool:
         if scope.kind != "module" or len(self._functions[function.name]) > 1:
@@ -178,7 +162,7 @@ class Caches:
         for holder in holders:
             given = {each.arg for each in ast.walk(holder.node) if isinstance(each, ast.arg)}
             is_argument = holder.kind == "function" and name.id in given
-            stores = self._stores.get((id(holder), name.id), [])
+            stores = holder.binders.get(name.id, [])
             if is_argument and id(holder.node) not in seen:
                 return False  # whatever the caller gives
             if not is_argument and not stores:
@@ -233,8 +217,6 @@ def passes_calls_on(
     Such a function keeps nothing between calls: its closure holds the decorated function and nothing else.
 
     Args:
-        decorator: the decorator.
-        scope: where it stands.
         functions: the module's definitions of that name.
     """
     if not isinstance(decorator, ast.Name) or [holder.kind for holder in scope.holders(decorator.id)] != [
@@ -277,20 +259,6 @@ def passes_calls_on(
     called += [each.args[0] for each in wraps]
     uses = [node for node in ast.walk(inner) if isinstance(node, ast.Name) and node.id == given]
     return len(uses) > len(wraps) and all(any(use is func for func in called) for use in uses)
-
-
-def _bound(node: ast.AST) -> list[str]:
-    """Returns the names that a node itself binds."""
-    match node:
-        case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-            return [name]
-        case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
-            return [alias.asname or alias.name.partition(".")[0] for alias in aliases]
-        case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.ExceptHandler(name=str(name)):
-            return [name]
-        case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
-            return [name]
-    return []
 
 
 def _called(decorator: ast.expr) -> ast.expr:

@@ -47,10 +47,14 @@ class LexicalScope:
     node: ast.AST
     parent: LexicalScope | None = None
     bindings: dict[str, set[str | Alias]] = field(default_factory=dict)
+    binders: dict[str, list[ast.AST]] = field(default_factory=dict)
+    """What binds each name, but for arguments."""
 
-    def bind(self, name: str, value: str | Alias = UNKNOWN) -> None:
-        """Adds a path or an alias that a name may stand for."""
+    def bind(self, name: str, value: str | Alias = UNKNOWN, by: ast.AST | None = None) -> None:
+        """Adds a path or an alias that a name may stand for, and the node that binds it."""
         self.bindings.setdefault(name, set()).add(value)
+        if by is not None:
+            self.binders.setdefault(name, []).append(by)
 
     def holders(self, name: str) -> list[LexicalScope]:
         """Returns the scopes in which Python may find a name.
@@ -144,34 +148,32 @@ def _bind(node: ast.AST, scope: LexicalScope, aliases: set[int]) -> None:
     match node:
         case ast.Import(names=names):
             for alias in names:
-                scope.bind(
-                    alias.asname or alias.name.partition(".")[0],
-                    alias.name if alias.asname else alias.name.partition(".")[0],
-                )
+                first = alias.name.partition(".")[0]
+                scope.bind(alias.asname or first, alias.name if alias.asname else first, node)
         case ast.ImportFrom(module=module, names=names):
             for alias in names:
-                scope.bind(alias.asname or alias.name, f"{module}.{alias.name}")
+                scope.bind(alias.asname or alias.name, f"{module}.{alias.name}", node)
         case ast.ClassDef(name=name):
-            scope.bind(name, OWN_CLASS)
+            scope.bind(name, OWN_CLASS, node)
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-            scope.bind(name)
+            scope.bind(name, by=node)
         case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-            scope.bind(name)
+            scope.bind(name, by=node)
         case ast.MatchMapping(rest=str(name)):
-            scope.bind(name)
+            scope.bind(name, by=node)
         case (
             ast.Assign(targets=[ast.Name(id=name) as target], value=value)
             | ast.AnnAssign(target=ast.Name(id=name) as target, value=ast.expr() as value)
         ):
-            scope.bind(name, _alias(value) or UNKNOWN)
+            scope.bind(name, _alias(value) or UNKNOWN, target)
             aliases.add(id(target))
         case ast.NamedExpr(target=ast.Name(id=name) as target):
             aliases.add(id(target))
             while scope.kind == "comprehension" and scope.parent is not None:
                 scope = scope.parent
-            scope.bind(name)
+            scope.bind(name, by=target)
         case ast.Name(id=name, ctx=ast.Store() | ast.Del()) if id(node) not in aliases:
-            scope.bind(name)
+            scope.bind(name, by=node)
 
 
 def _children(node: ast.AST, scope: LexicalScope) -> Iterator[tuple[ast.AST, LexicalScope]]:

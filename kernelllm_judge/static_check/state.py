@@ -14,14 +14,7 @@ from collections.abc import Iterator
 from kernelllm_judge.static_check.allowed import MEMBERS, WITH_CONTEXT
 from kernelllm_judge.static_check.caches import Caches, passes_calls_on
 from kernelllm_judge.static_check.persistent import PersistentNames, runs_in_a_call
-from kernelllm_judge.static_check.scopes import (
-    OWN_CLASS,
-    SELF,
-    UNKNOWN,
-    LexicalScope,
-    ScopedNode,
-    paths,
-)
+from kernelllm_judge.static_check.scopes import OWN_CLASS, SELF, UNKNOWN, LexicalScope, ScopedNode, paths
 
 _CHANGING_METHODS = frozenset(
     ["append", "clear", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"]

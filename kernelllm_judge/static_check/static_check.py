@@ -10,24 +10,15 @@ import ast
 import builtins
 import re
 import tokenize
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Set
 from dataclasses import dataclass
 
 from kernelllm_judge.core.characters import in_names, in_source
 from kernelllm_judge.core.program import parse
 from kernelllm_judge.static_check.addresses import made_up_addresses
-from kernelllm_judge.static_check.allowed import BUILTINS, DUNDERS, NAMESPACES
-from kernelllm_judge.static_check.attributes import attribute, is_dunder, is_guarded
-from kernelllm_judge.static_check.classes import class_definition
-from kernelllm_judge.static_check.hooks import pytest_name
-from kernelllm_judge.static_check.modules import (
-    enumeration_as_value,
-    import_from,
-    module_as_value,
-    module_positions,
-)
-from kernelllm_judge.static_check.scopes import ScopedNode, TooManyAliases, scoped_nodes
-from kernelllm_judge.static_check.simplified import Simplified
+from kernelllm_judge.static_check.allowed import BUILTINS, DUNDERS, ENUMERATIONS, NAMESPACES
+from kernelllm_judge.static_check.attributes import attribute, class_definition, is_dunder, is_guarded
+from kernelllm_judge.static_check.scopes import ScopedNode, TooManyAliases, paths, scoped_nodes
 from kernelllm_judge.static_check.state import find_kept_state
 
 LONGEST_SOURCE = 1 << 20
@@ -135,3 +126,123 @@ def _node(scoped: ScopedNode, asked_whether_main: Collection[int]) -> Iterator[s
 
 
 _REFUSED_BUILTINS = frozenset(dir(builtins)) - BUILTINS - {"None", "True", "False", "Ellipsis", *DUNDERS}
+
+
+class Simplified(ast.NodeTransformer):
+    """Rewrites what is harmless as a whole and refused in parts, for the check only.
+
+    ``getattr(torch.cuda.get_device_properties(…), "name", default)`` becomes an attribute: kernels ask so for what an older
+    torch does not know. Of other objects, attributes are not got by name. ``config.kwargs["BLOCK"]`` becomes
+    ``config["BLOCK"]``, and ``config.kwargs.get(…)`` likewise: the numbers of a configuration of Triton's may be read.
+    ``x.storage_offset()`` becomes ``x.numel()`` among the arguments of ``as_strided``, where it belongs.
+    """
+
+    def __init__(self, tree: ast.Module) -> None:
+        """Finds out whether ``getattr`` is the builtin in ``tree``."""
+        names = {getattr(node, field, None) for node in ast.walk(tree) for field in ("name", "arg", "asname")}
+        stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+        self._builtin = "getattr" not in names | stored
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Replaces the call by a choice between the attribute and the default."""
+        self.generic_visit(node)
+        match node:
+            case ast.Call(
+                func=ast.Name(id="getattr"),
+                args=[
+                    ast.Call(func=ast.Attribute(attr="get_device_properties")) as value,
+                    ast.Constant(value=str(name)),
+                    default,
+                ],
+                keywords=[],
+            ) if self._builtin and name.isidentifier():
+                attribute = ast.copy_location(ast.Attribute(value, name, ast.Load()), node)
+                test = ast.copy_location(ast.Constant(True), node)
+                return ast.copy_location(ast.IfExp(test, attribute, default), node)
+            case ast.Call(func=ast.Attribute(attr="as_strided"), args=args):
+                for each in (inner for given in args for inner in ast.walk(given)):
+                    if isinstance(each, ast.Attribute) and each.attr == "storage_offset":
+                        each.attr = "numel"
+            case ast.Call(
+                func=ast.Attribute(value=ast.Attribute(value=config, attr="kwargs"), attr="get") as read
+            ):
+                read.value = config
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        """Leaves ``kwargs`` out where it is read."""
+        self.generic_visit(node)
+        match node:
+            case ast.Subscript(value=ast.Attribute(value=config, attr="kwargs"), ctx=ast.Load()):
+                node.value = config
+        return node
+
+
+_READ_BY_PYTEST = ("collect_ignore", "collect_ignore_glob")
+
+
+def pytest_name(node: ast.AST) -> Iterator[str]:
+    """Yields a reason if a node binds a name that pytest looks for in a module."""
+    match node:
+        case (
+            ast.FunctionDef(name=name)
+            | ast.ClassDef(name=name)
+            | ast.alias(asname=str(name))
+            | ast.Name(id=name, ctx=ast.Store())
+        ):
+            if name.startswith("pytest_") or name in _READ_BY_PYTEST:
+                yield f"defines `{name}`, which pytest would use"
+
+
+def import_from(node: ast.ImportFrom) -> Iterator[str]:
+    """Yields what is wrong with the names that are imported from a module."""
+    allowed = NAMESPACES.get(node.module or "") if not node.level else None
+    for alias in node.names:
+        path = f"{node.module}.{alias.name}"
+        if allowed is None or alias.name == "*":
+            yield f"imports from {'.' * node.level}{node.module or ''}" + (" *" if alias.name == "*" else "")
+        elif alias.name not in allowed and path not in NAMESPACES:
+            yield f"imports {path}"
+
+
+def module_positions(nodes: list[ScopedNode]) -> set[int]:
+    """Returns the ids of nodes that may be a module.
+
+    They are before a dot, after ``name =``, in ``hasattr`` and in conditions.
+    """
+    found: set[int] = set()
+    for scoped in nodes:
+        match scoped.node:
+            case ast.Attribute(value=value):
+                found.add(id(value))
+            case (
+                ast.Assign(targets=[ast.Name()], value=value) | ast.AnnAssign(target=ast.Name(), value=value)
+            ):
+                found.add(id(value))
+            case ast.Call(func=ast.Name(id="hasattr"), args=[first, ast.Constant()]):
+                found.add(id(first))
+            case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot()]):
+                found.add(id(left))
+            case ast.If(test=test) | ast.IfExp(test=test) | ast.UnaryOp(op=ast.Not(), operand=test):
+                found.add(id(test))
+    return found
+
+
+def module_as_value(scoped: ScopedNode, roots: set[int]) -> Iterator[str]:
+    """Yields a reason if a module is used other than before a dot; ``roots`` comes from ``module_positions``."""
+    for path in _names_read(scoped, NAMESPACES.keys(), roots):
+        yield f"passes the module `{path}` around"
+
+
+def enumeration_as_value(scoped: ScopedNode, bases: set[int]) -> Iterator[str]:
+    """Yields a reason if ``enum.Enum`` is used other than as a base, such as to make a class in a call."""
+    for path in _names_read(scoped, ENUMERATIONS, bases):
+        yield f"uses {path} other than as a base, which may keep state between calls"
+
+
+def _names_read(scoped: ScopedNode, names: Set[str], elsewhere: set[int]) -> list[str]:
+    """Returns which of these dotted names a node reads, unless its id is one of ``elsewhere``."""
+    node = scoped.node
+    if not isinstance(node, ast.Name | ast.Attribute) or id(node) in elsewhere:
+        return []
+    return sorted(paths(node, scoped.scope) & names) if isinstance(node.ctx, ast.Load) else []

@@ -30,7 +30,6 @@ def forward_pass(
     """Returns calls of the forward pass.
 
     Args:
-        prepared: a probe.
         arguments: the probe's, where the original runs.
         compiled: what ``torch.compile`` made of the original; None where it does not compile.
     """

@@ -149,9 +149,6 @@ def measure(
     """Times one case.
 
     Args:
-        runner: the candidate; the first of its probes is uploaded and passed.
-        roofline: this GPU's measured ceilings.
-        clock: the judge's clock.
         original: the same passes of the original.
 
     Raises:
@@ -219,7 +216,6 @@ def measure_alone(runner: CandidateRunner, roofline: Roofline, original: Origina
 
     Args:
         runner: the candidate; its probe is uploaded.
-        roofline: this GPU's measured ceilings.
         original: the same passes of the original, of which only the operations are counted.
 
     Raises:

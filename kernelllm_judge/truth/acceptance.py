@@ -14,14 +14,12 @@ from torch import nn
 from kernelllm_judge.core.stages import RUNNING, InStage, unwatched
 from kernelllm_judge.shared.watch import OperationWatch
 from kernelllm_judge.truth import calls
+from kernelllm_judge.truth.rows import CHUNK
 
 CHECKED_ON_GPU = frozenset(
     f"aten::{name}" for name in ("binary_cross_entropy", "bernoulli", "multinomial", "_assert_async")
 )
 """Operations that end the whole process's use of the GPU where a floating input is out of their range."""
-
-CHUNK = 1 << 24
-"""Elements that are compared at once."""
 
 USUAL = 4.0
 """How many times its usual error the original may make at what it accepts…"""
@@ -93,7 +91,6 @@ class Trial:
         """Whether the original accepts other arguments.
 
         Args:
-            arguments: by parameter name.
             names: those that may lie outside their usual range.
             nonfinite: whether outputs may be NaN or infinite where they are usually finite.
         """
@@ -117,7 +114,6 @@ class Trial:
 
         Args:
             module: the original, perhaps changed.
-            arguments: by parameter name.
             nonfinite: whether outputs may be NaN or infinite where they are usually finite.
             rough: whether they may be as rough as ``ROUGHEST``, whatever is usual.
 

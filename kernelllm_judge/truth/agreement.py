@@ -12,16 +12,8 @@ import torch
 
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.truth import fused
-from kernelllm_judge.truth.bounds import together_dims
-from kernelllm_judge.truth.rows import (
-    as_rows,
-    chunks,
-    group_rms,
-    group_sizes,
-    largest,
-    row_scale,
-    unit_of,
-)
+from kernelllm_judge.truth.rows import as_rows, chunks, group_rms, group_sizes, largest, row_scale, unit_of
+from kernelllm_judge.truth.together import together_dims
 
 ALIKE = 0.9
 """Elements of the original's that come so near to a row's largest may come even nearer to it exactly, see ``row_scale``."""
@@ -38,12 +30,7 @@ def every(flags: Iterable[torch.Tensor | bool]) -> bool:
     return all(flag is not False for flag in found) and (not tensors or bool(torch.stack(tensors).all()))
 
 
-def agrees(
-    got: torch.Tensor,
-    original: torch.Tensor,
-    policy: Policy,
-    tolerance: float | None = None,
-) -> bool:
+def agrees(got: torch.Tensor, original: torch.Tensor, policy: Policy, tolerance: float | None = None) -> bool:
     """Whether an output is right because the original is. For the arguments see ``agrees_together``."""
     return bool(each_agrees(got, original, policy, tolerance)) or bool(
         agrees_together(got, original, policy, tolerance)
@@ -68,10 +55,7 @@ def each_agrees(
 
 
 def agrees_together(
-    got: torch.Tensor,
-    original: torch.Tensor,
-    policy: Policy,
-    tolerance: float | None = None,
+    got: torch.Tensor, original: torch.Tensor, policy: Policy, tolerance: float | None = None
 ) -> torch.Tensor:
     """Returns whether an output is so near to the original's that the original's own error makes up for the rest.
 
@@ -79,10 +63,7 @@ def agrees_together(
     elements together.
 
     Args:
-        got: a candidate's output.
         original: the original's, of the same shape and dtype.
-        policy: thresholds.
-        tolerance: the marker's, or None.
     """
     if not (got.is_floating_point() and got.numel()):
         return (got == original).all()

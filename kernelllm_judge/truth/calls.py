@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.core.dispatch_mode import DispatchMode
 from kernelllm_judge.core.seeding import seed_torch
-from kernelllm_judge.shared.structure import flatten
+from kernelllm_judge.shared.leaves import flatten
 from kernelllm_judge.truth.transposed import convolve_transposed
 
 Change = Callable[[torch.Tensor], torch.Tensor]
@@ -58,7 +58,6 @@ def copied(module: nn.Module, change: Change, change_buffer: Change | None = Non
     """Returns a copy of ``module`` with changed parameters and buffers; tied tensors stay tied.
 
     Args:
-        module: left unchanged.
         change: maps a parameter to that of the copy; may return the same tensor.
         change_buffer: the same for buffers; None: ``change``.
     """
@@ -208,9 +207,6 @@ def call_original(
     """Returns the module's outputs with PyTorch seeded by ``seed``. Module and arguments stay unchanged.
 
     Args:
-        module: left unchanged.
-        arguments: by parameter name.
-        seed: PyTorch's seed during the call.
         place: returns a copy of an argument on the module's device.
     """
     fresh = copied(module, lambda tensor: tensor, torch.clone)
@@ -245,8 +241,6 @@ def run_in_float64(module: nn.Module, arguments: dict[str, Any], change: Change 
     """Returns the leaves of the outputs, computed in float64.
 
     Args:
-        module: a float64 module, from ``copied(module, to_float64)``. Left unchanged.
-        arguments: by parameter name. Left unchanged.
         change: converts an argument to float64.
     """
     exact = copied(module, lambda tensor: tensor, torch.clone)

@@ -43,7 +43,6 @@ class CompiledOriginals:
         """Returns the compiled original, which has been called once; None where it does not compile.
 
         Args:
-            prepared: a probe.
             arguments: the probe's, where the original runs.
             sharing: returns a context that holds the GPU together with others. It is left while a module that is one graph
                 is traced, and while Inductor compiles a graph: that takes minutes on the CPU for a deep network, for which
@@ -154,10 +153,7 @@ def _inductor(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., A
 
 
 def _compiled(
-    module: torch.nn.Module,
-    arguments: dict[str, Any],
-    sharing: Sharing,
-    gradients: Gradients | None = None,
+    module: torch.nn.Module, arguments: dict[str, Any], sharing: Sharing, gradients: Gradients | None = None
 ) -> Callable[..., Any] | None:
     code = getattr(getattr(module.forward, "__func__", None), "__code__", type(module))
     # As one graph nothing runs before it is compiled, unless inputs are copied for a backward pass.

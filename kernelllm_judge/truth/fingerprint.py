@@ -23,7 +23,6 @@ def fingerprint(tensor: torch.Tensor, seed: int, device: str | torch.device | No
     cannot find two tensors whose numbers are equal more often than that.
 
     Args:
-        tensor: any tensor.
         seed: of the random numbers.
         device: where that is computed; None: where the tensor lies.
     """

@@ -58,14 +58,7 @@ def products_kernel(integers_ptr, factors_ptr, sums_ptr, n, CHUNK: tl.constexpr,
 
 @triton.jit
 def rows_kernel(
-    original_ptr,
-    truth_ptr,
-    scale_ptr,
-    error_ptr,
-    width,
-    least,
-    ALIKE: tl.constexpr,
-    BLOCK: tl.constexpr,
+    original_ptr, truth_ptr, scale_ptr, error_ptr, width, least, ALIKE: tl.constexpr, BLOCK: tl.constexpr
 ):
     """Writes the scale of each row, see ``rows.row_scale``, and the largest of the original's errors in units of it."""
     row = tl.program_id(0).to(tl.int64)

@@ -24,7 +24,7 @@ from torch import nn
 
 from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.policy import Policy
-from kernelllm_judge.shared.structure import flatten
+from kernelllm_judge.shared.leaves import flatten
 from kernelllm_judge.truth import numerics
 from kernelllm_judge.truth.calls import Change, Float64Mode, copied, to_float64
 from kernelllm_judge.truth.numerics import Expected
@@ -84,11 +84,7 @@ def expected_gradients(
 
     Args:
         module: the original, with the probe's weights. Left unchanged.
-        arguments: by parameter name. Left unchanged.
-        seed: seeds the gradients that flow into the outputs.
-        policy: thresholds.
         perturbations: functions from ``calls.perturbation``.
-        tolerance: the marker's ``tolerance``, or None.
         incoming: how the gradients of outputs lie in memory, a key of ``LAYOUTS``; empty: contiguous.
 
     Raises:
@@ -150,7 +146,6 @@ def both_passes(
 
     Args:
         module: the original, or what ``torch.compile`` made of it.
-        arguments: by parameter name.
         gradients: those of outputs, and what is differentiated by.
     """
     given = {

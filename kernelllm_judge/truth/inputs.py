@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
+from torch import nn
 
 from kernelllm_judge.core.records import Case
 from kernelllm_judge.core.stages import RUNNING
+from kernelllm_judge.findings import OriginalError
 from kernelllm_judge.truth import calls
 from kernelllm_judge.truth.acceptance import Unasked
 from kernelllm_judge.truth.fingerprint import fingerprint
-from kernelllm_judge.truth.named_numbers import named_numbers
 from kernelllm_judge.truth.originals import Modules, Originals
 from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.stress import PLANTED, TRANSFORMS
-from kernelllm_judge.truth.unsupported import OriginalError, original_errors
-from kernelllm_judge.truth.variations import (
-    NAMED,
-    OTHERS_FOR_FIXED,
-    Change,
-    allows_nonfinite,
-    vary,
-)
+from kernelllm_judge.truth.unsupported import original_errors
+from kernelllm_judge.truth.variations import NAMED, OTHERS_FOR_FIXED, Change, allows_nonfinite, vary
 
 
 class Inputs:
@@ -93,11 +89,7 @@ class Inputs:
         return changes
 
     def other(
-        self,
-        module: torch.nn.Module,
-        probe: Probe,
-        changes: Mapping[str, Change],
-        drawn: dict[str, Any],
+        self, module: torch.nn.Module, probe: Probe, changes: Mapping[str, Change], drawn: dict[str, Any]
     ) -> list[torch.Tensor] | None:
         """Returns the outputs for other inputs, which must not pass for this probe's; None: they fail.
 
@@ -141,3 +133,32 @@ class Inputs:
             for name, value in arguments.items()
             if isinstance(value, torch.Tensor) and value.numel()
         }
+
+
+MOST = 8
+"""Most numbers of each origin."""
+
+
+def named_numbers(module: nn.Module, arguments: Mapping[str, Any]) -> list[int]:
+    """Returns attributes of the module and its parts, constants of its ``forward``, and greatest indices."""
+    attributes = [value for part in module.modules() for value in vars(part).values()]
+    forward = getattr(type(module), "forward", None)
+    constants = _constants(forward.__code__) if isinstance(forward, FunctionType) else ()
+    given = [value for value in arguments.values() if isinstance(value, torch.Tensor)]
+    tensors = (*given, *module.parameters(), *module.buffers())
+    last = sorted({size - 1 for tensor in tensors for size in tensor.shape}, reverse=True)
+    return list(dict.fromkeys([*_first(attributes), *_first(constants), *_first(last)]))
+
+
+def _first(values: Iterable[Any]) -> list[int]:
+    return list(dict.fromkeys(v for v in values if type(v) is int))[:MOST]
+
+
+def _constants(code: CodeType) -> Iterator[Any]:
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _constants(constant)
+        elif isinstance(constant, tuple):
+            yield from constant
+        else:
+            yield constant

@@ -12,14 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from kernelllm_judge.policy import Policy
-from kernelllm_judge.truth.rows import (
-    all_finite,
-    as_rows,
-    chunks,
-    distance,
-    row_scale,
-    unit_of,
-)
+from kernelllm_judge.truth.rows import all_finite, as_rows, chunks, distance, row_scale, unit_of
 
 RUNS = 12
 """Runs of the original, at inputs with other last digits each time, in which rows may jump."""

@@ -12,27 +12,20 @@ import torch
 from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.core.records import TensorSpec
 from kernelllm_judge.core.stages import RUNNING
-from kernelllm_judge.shared.structure import flatten
+from kernelllm_judge.findings import OriginalError
+from kernelllm_judge.shared.leaves import flatten
 from kernelllm_judge.truth import calls
 from kernelllm_judge.truth.acceptance import Trial
 from kernelllm_judge.truth.agreement import Agree, agrees_together, each_agrees, every
 from kernelllm_judge.truth.inputs import Inputs
 from kernelllm_judge.truth.numerics import Expected
 from kernelllm_judge.truth.originals import Modules, Originals, to_host
-from kernelllm_judge.truth.prepared import (
-    Piece,
-    PreparedProbe,
-    Sliced,
-    bytes_of,
-    form_of,
-    tensors_of_call,
-)
+from kernelllm_judge.truth.prepared import Piece, PreparedProbe, Sliced, bytes_of, form_of, tensors_of_call
 from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.slices import Slicing, equal_to_half, find_slicing, in_slices
 from kernelllm_judge.truth.stress import PLANTED, TRANSFORMS
 from kernelllm_judge.truth.truth import Truth
 from kernelllm_judge.truth.unsupported import (
-    OriginalError,
     original_errors,
     refuse_incomparable,
     updated_buffers,

@@ -16,7 +16,7 @@ from kernelllm_judge.core.dispatch_mode import DispatchMode
 from kernelllm_judge.core.records import Case, TensorSpec
 from kernelllm_judge.memory import CallBytes
 from kernelllm_judge.truth.prepared import bytes_of, tensors_of_call
-from kernelllm_judge.truth.subject import Subject
+from kernelllm_judge.truth.probes import Subject
 
 SMALL = 1 << 27
 """Elements; where no product of an input with another tensor can have more, calls are not tried."""
@@ -28,8 +28,6 @@ def call_bytes(subject: Subject, case: Case, module: nn.Module) -> CallBytes:
     Where the original does not run without data, its outputs are taken to be as large as its inputs.
 
     Args:
-        subject: the target.
-        case: one of its cases.
         module: the original, built for the case. Left unchanged.
     """
     inputs = {

@@ -1,4 +1,4 @@
-"""Compares outputs with float64, and derives how large an error may be.
+"""Compares outputs with float64, and says which bound a wrong one breaks.
 
 Outputs are compared row by row, so that large rows do not hide errors in small ones. ``docs/explanation/numerics.md``
 derives the bounds.
@@ -15,15 +15,9 @@ import torch
 
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.truth import fused
-from kernelllm_judge.truth.bounds import ErrorBounds, Together, derive_bounds
-from kernelllm_judge.truth.rows import (
-    all_finite,
-    as_rows,
-    chunks,
-    group_rms,
-    least_unit,
-    unit_of,
-)
+from kernelllm_judge.truth.bounds import EQUALITY, PLACES, TOGETHER, ErrorBounds, derive_bounds
+from kernelllm_judge.truth.rows import all_finite, as_rows, chunks, least_unit, unit_of
+from kernelllm_judge.truth.together import off_together
 
 
 @dataclass(frozen=True)
@@ -58,6 +52,14 @@ class Difference:
     measured: float
     allowed: float
     detail: str = ""
+    bound: str = ""
+    """Which of ``bounds`` a wrong output breaks, in words: where a wrong refusal is to be looked for."""
+
+    @property
+    def figures(self) -> str:
+        """What was measured and allowed, and by which bound, in words."""
+        by = f" by {self.bound}" if self.bound else ""
+        return f"relative error {self.measured:.3g}, allowed {self.allowed:.3g}{by}"
 
 
 def expect(
@@ -77,15 +79,10 @@ def expect(
     """Derives the error bounds of every leaf.
 
     Args:
-        structure: how the leaves nest.
-        original: leaves as the original computes them.
         exact: leaves in float64; None if unavailable: then outputs are compared with the original's.
         nearby: leaves in float64 for slightly perturbed inputs, one list per perturbation.
-        policy: thresholds.
         elements: number of elements of all inputs together.
         terms: products that are added up in one element at most.
-        free: see ``Expected``.
-        note: see ``Expected``.
         others: pairs of leaves, as the original might compute them and in float64, whose errors count as its own.
         jumping: errors of each leaf's rows, one list per further run, see ``jumps``.
     """
@@ -134,9 +131,6 @@ def compare(
 
     Args:
         got: same shape and dtype as the original's output.
-        expected: the probe's reference outputs.
-        leaf: index of the leaf.
-        policy: thresholds.
         tolerance: the marker's ``tolerance``, which replaces the derived relative error; or None.
         described: whether to say where it is wrong, for which more of it is read.
     """
@@ -167,9 +161,9 @@ def compare(
             misplaced = ~close & (g.isfinite() != o.isfinite())
             if bool(misplaced.any()):
                 if not described:
-                    return Difference(False, math.inf, 0.0)
+                    return Difference(False, math.inf, 0.0, bound=PLACES)
                 first = start * t.shape[1] + int(misplaced.reshape(-1).to(torch.uint8).argmax())
-                return Difference(False, math.inf, 0.0, _where(first, got, original, expected.start))
+                return Difference(False, math.inf, 0.0, _where(first, got, original, expected.start), PLACES)
             numbers = t.isfinite() & g.isfinite()
             error = torch.where(numbers, error, torch.where(close, 0.0, math.inf))
         highest, worst = (error / allowed).reshape(-1).max(0)
@@ -184,8 +178,9 @@ def compare(
     )
     place = int(farthest)
     if wrong == 0:
-        off = _off_together(got, exact, bounds, tolerance or 0.0, policy, finite)
-        return off or Difference(True, measured, permitted, expected.note)
+        off = off_together(got, exact, bounds.together, tolerance or 0.0, policy, finite)
+        passed = Difference(True, measured, permitted, expected.note)
+        return Difference(False, *off, TOGETHER) if off else passed
     jumps = bounds.jumps
     if wrong <= bounds.outliers or jumps:
         rows_off, errors = _rows_off(got, expected, leaf, bounds, base, finite, policy)
@@ -194,12 +189,14 @@ def compare(
             return Difference(True, largest, bounds.worst, expected.note)
     if jumps and jumps.allow(rows_off, errors):
         rest = torch.where(rows_off[:, None], rows[0].to(got.dtype), rows[1]).view_as(got)
-        columns_off = _off_together(rest, exact, bounds, tolerance or 0.0, policy, finite)
-        return columns_off or Difference(True, largest, jumps.farthest, expected.note)
+        off = off_together(rest, exact, bounds.together, tolerance or 0.0, policy, finite)
+        passed = Difference(True, largest, jumps.farthest, expected.note)
+        return Difference(False, *off, TOGETHER) if off else passed
     if not described:
         return Difference(False, measured, permitted)
+    bound = bounds.which(place // rows[0].shape[1], permitted, floor, tolerance is not None)
     shown = exact if math.isfinite(measured) else original  # which has the NaN or infinity that is asked for
-    return Difference(False, measured, permitted, _where(place, got, shown, expected.start))
+    return Difference(False, measured, permitted, _where(place, got, shown, expected.start), bound)
 
 
 def _rows_off(
@@ -244,7 +241,7 @@ def _compare_equal(
     if not (count := int(wrong.sum())):
         return Difference(True, 0.0, 0.0, expected.note)
     first = int(wrong.reshape(-1).to(torch.uint8).argmax())
-    return Difference(False, float(count), 0.0, _where(first, got, original, expected.start))
+    return Difference(False, float(count), 0.0, _where(first, got, original, expected.start), EQUALITY)
 
 
 def _accepted_nonfinite(
@@ -257,38 +254,6 @@ def _accepted_nonfinite(
     # A value so near to overflow that rounding decides may overflow, or not.
     accepted |= (got == exact.sign() * math.inf) & (exact.abs() * (1 + allowed) >= most)
     return accepted | (nonfinite & ~exact.isfinite()) if free else accepted
-
-
-def _off_together(
-    got: torch.Tensor,
-    truth: torch.Tensor,
-    bounds: ErrorBounds,
-    tolerance: float,
-    policy: Policy,
-    finite: bool,
-) -> Difference | None:
-    """Returns the worst group whose errors are larger than they may be, if there is one."""
-    matrix, value = (x.reshape(-1, x.shape[-1]) if x.dim() else x for x in (truth, got))
-
-    def errors_of(group: Together) -> torch.Tensor:
-        if not group.dim and finite and fused.columns_fit(matrix, value):
-            return fused.column_rms(value, matrix, group.peak)[1]
-        return group_rms(truth, got, group.dim, group.peak, policy, finite=finite)
-
-    found = [(group, errors_of(group)) for group in bounds.together]
-    allowed = [torch.maximum(group.allowed, tolerance * group.size) for group, _ in found]
-    off = [(errors > most).any() for (_, errors), most in zip(found, allowed, strict=True)]
-    for (group, errors), most, wrong in zip(
-        found, allowed, torch.stack(off).tolist() if off else (), strict=True
-    ):
-        if wrong:
-            worst = int((errors / most).argmax())
-            size = float(group.size[worst])
-            values = f"about {size * group.peak:.3g}" if size else "0"
-            what = f"in {'row' if group.dim else 'column'} {worst} as a whole, whose values are {values}"
-            size = size or 1.0
-            return Difference(False, float(errors[worst]) / size, float(most[worst]) / size, what)
-    return None
 
 
 def _where(place: int, got: torch.Tensor, expected: torch.Tensor, start: int) -> str:

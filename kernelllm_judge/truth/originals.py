@@ -23,8 +23,7 @@ from kernelllm_judge.truth.acceptance import Trial, Unasked
 from kernelllm_judge.truth.float64 import Float64Runs
 from kernelllm_judge.truth.needs import call_bytes
 from kernelllm_judge.truth.prepared import bytes_of, tensors_of_call
-from kernelllm_judge.truth.probes import Probe
-from kernelllm_judge.truth.subject import Subject
+from kernelllm_judge.truth.probes import Probe, Subject
 from kernelllm_judge.truth.variations import Span
 
 ChangeOfPart = Callable[..., torch.Tensor]
@@ -212,7 +211,6 @@ class Originals:
         A large one in the host's memory is changed some rows after the other, each where the original runs.
 
         Args:
-            tensor: the input.
             change: how it is changed; called with the number of the part, too, where it is in the host's memory.
             rows: how many at once; 0: as many as have the elements of a slice.
             own: whether the result is a tensor of its own. Otherwise an input in the host's memory is changed in place.

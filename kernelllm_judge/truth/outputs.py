@@ -11,9 +11,10 @@ from typing import Any
 import torch
 
 from kernelllm_judge.core.stages import RUNNING, InStage, unwatched
+from kernelllm_judge.findings import OriginalError as OriginalError
 from kernelllm_judge.memory import CallBytes, make_room, release_cache
 from kernelllm_judge.policy import Policy
-from kernelllm_judge.shared.structure import flatten
+from kernelllm_judge.shared.leaves import flatten
 from kernelllm_judge.truth import calls, numerics
 from kernelllm_judge.truth.acceptance import Unasked as Unasked
 from kernelllm_judge.truth.compiled import CompiledOriginals
@@ -23,17 +24,10 @@ from kernelllm_judge.truth.inputs import Inputs
 from kernelllm_judge.truth.large import LargeCalls
 from kernelllm_judge.truth.numerics import Expected
 from kernelllm_judge.truth.originals import Modules, Originals
-from kernelllm_judge.truth.prepared import (
-    PreparedProbe,
-    Updates,
-    bytes_of,
-    form_of,
-    tensors_of_call,
-)
+from kernelllm_judge.truth.prepared import PreparedProbe, Updates, bytes_of, form_of, tensors_of_call
 from kernelllm_judge.truth.probes import Probe
-from kernelllm_judge.truth.subject import Subject as Subject
+from kernelllm_judge.truth.probes import Subject as Subject
 from kernelllm_judge.truth.truth import Truth, is_half
-from kernelllm_judge.truth.unsupported import OriginalError as OriginalError
 from kernelllm_judge.truth.unsupported import (
     original_errors,
     refuse_incomparable,
@@ -61,10 +55,7 @@ class ReferenceOutputs:
         """Prepares nothing yet.
 
         Args:
-            subject: the target.
             device: where the original runs.
-            policy: thresholds.
-            tolerance: the marker's, or None.
             preparing: a lock to share with others, see ``prepare``.
             in_stage: gives the context for each run of the original.
             budget: bytes of GPU memory that a verdict may take; None: as many as there are.

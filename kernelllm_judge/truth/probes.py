@@ -1,12 +1,41 @@
-"""Defines probes: the sizes, seeds and kinds of inputs with which a case is tested."""
+"""Defines what is asked of a target: the sizes, seeds and kinds of inputs with which a case is tested."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
 
 from kernelllm_judge.core.records import Case, Domain, TensorSpec
+
+
+class Subject(Protocol):
+    """What the judge needs to know of a target; ``target.live.LiveTarget`` implements it."""
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """Attributes on which nothing may depend, by dotted name; whole numbers."""
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """All cases of the target."""
+
+    def case(self, name: str) -> Case:
+        """Returns the case of that name."""
+
+    def build(self, case: Case, device: str = "cpu") -> torch.nn.Module:
+        """Returns a fresh module, equal to every other one built for this case."""
+
+    def inputs(
+        self, case: Case, seed: int, sizes: Mapping[str, int] | None = None, device: str = "cpu"
+    ) -> Any:
+        """Draws the arguments of a call with ``seed``."""
+
+    def bind(self, call: Any) -> dict[str, Any]:
+        """Returns the arguments of a call by parameter name."""
 
 
 @dataclass(frozen=True)
@@ -21,9 +50,9 @@ class Probe:
     perturbed: tuple[str, ...] = ()
     """Float attributes that are set to other values, because the candidate claims to read them."""
     values: str = ""
-    """The kind of those values, see ``reference.weights``."""
+    """The kind of those values, see ``truth.weights``."""
     state: str = ""
-    """Kind of weights, see ``reference.weights``; empty: near those that the module is built with."""
+    """Kind of weights, see ``truth.weights``; empty: near those that the module is built with."""
     incoming: str = ""
     """How the gradients of outputs lie in memory, a key of ``gradients.LAYOUTS``; empty: contiguous."""
     weights: int | None = None

@@ -12,6 +12,9 @@ import torch
 
 from kernelllm_judge.policy import Policy
 
+CHUNK = 1 << 24
+"""Elements that are compared at once where no policy says how many."""
+
 ROW = 32
 """Fewest elements of a row, whose errors are taken together; shorter last dimensions are merged with those before them."""
 

@@ -15,15 +15,12 @@ import torch
 
 from kernelllm_judge.truth import fused
 from kernelllm_judge.truth.agreement import every
-from kernelllm_judge.truth.rows import largest
-from kernelllm_judge.truth.tf32 import allowed_operations
+from kernelllm_judge.truth.otherwise import allowed_operations
+from kernelllm_judge.truth.rows import CHUNK, largest
 
 Arguments = dict[str, Any]
 Run = Callable[[Arguments], Sequence[Any]]
 """Returns the leaves of a call's outputs."""
-
-CHUNK = 1 << 24
-"""Elements that are compared at once."""
 
 CLOSE = 1e-9
 """Relative difference between float64 results that are computed in slices of different sizes."""
@@ -70,10 +67,7 @@ def find_slicing(
     because the zeros of a triangular matrix, for example, may hide that a row's place matters.
 
     Args:
-        arguments: by parameter name.
         outputs: leaves of the original's outputs for them.
-        run: runs the original.
-        exact: runs it in float64.
         elements: most elements of a tensor in a slice.
 
     Returns:

@@ -115,30 +115,9 @@ def _extreme(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
     return rows * (magnitude / rows.abs().max())
 
 
-def _times(factor: float) -> Transform:
-    return lambda rows, generator, largest: rows * factor
-
-
-def _shifted(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
-    # Upwards: far below zero most activations consist of rounding errors only.
-    return rows + 100 * rows.std(unbiased=False)
-
-
 def _large_rows(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
     chosen = _permutation(len(rows), generator) < max(1, len(rows) // 8)
     return torch.where(chosen[:, None], rows * 1e3, rows)
-
-
-def _equal_rows(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
-    return rows[:1].expand_as(rows)
-
-
-def _equal_values(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
-    return rows.abs().amax(1, keepdim=True).expand_as(rows)
-
-
-def _two_values(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
-    return torch.where(rows < 0, -1, 1) * rows.abs().amax(1, keepdim=True)
 
 
 def _sparse(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
@@ -146,30 +125,15 @@ def _sparse(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
     return torch.where(draw < max(1 / 16, 4 / rows.shape[1]), rows, 0.0)
 
 
-def _plus(offset: float) -> Transform:
-    return lambda rows, generator, largest: rows + offset
-
-
-def _negative(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
-    return -rows.abs() - 1
-
-
-def _zeros(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
-    return torch.where(rows < rows.mean(), -0.0, 0.0).to(rows.dtype)
-
-
-def _subnormal(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
-    return rows * (1e-40 if largest > 1e6 else 1e-6)
-
-
-def _mixture(*ways: Transform) -> Transform:
+def _mixture(*ways: str) -> Transform:
     """Returns a transform that changes each row in one way, as many ways as there are rows, in this order."""
 
     def mixed_rows(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
         which = _permutation(len(rows), generator) % len(ways)
         mixed = rows
         for i, way in enumerate(ways):
-            mixed = torch.where((which == i)[:, None], way(rows, generator, largest), mixed)
+            changed_rows = TRANSFORMS[way](rows, generator, largest) if way else rows
+            mixed = torch.where((which == i)[:, None], changed_rows, mixed)
         return mixed
 
     return mixed_rows
@@ -181,35 +145,30 @@ def _permutation(count: int, generator: torch.Generator) -> torch.Tensor:
 
 TRANSFORMS: MappingProxyType[str, Transform] = MappingProxyType(
     {
-        "×0.0001": _times(1e-4),
-        "×0.01": _times(1e-2),
-        "×8": _times(8.0),
-        "×10000": _times(1e4),
-        "shifted": _shifted,
+        "×0.0001": lambda rows, *_: rows * 1e-4,
+        "×0.01": lambda rows, *_: rows * 1e-2,
+        "×8": lambda rows, *_: rows * 8.0,
+        "×1000": lambda rows, *_: rows * 1e3,
+        "×10000": lambda rows, *_: rows * 1e4,
+        # Upwards: far below zero most activations consist of rounding errors only.
+        "shifted": lambda rows, *_: rows + 100 * rows.std(unbiased=False),
         "large-row": _large_rows,
-        "equal-row": _equal_rows,
-        "equal-value": _equal_values,
-        "two-value": _two_values,
+        "equal-row": lambda rows, *_: rows[:1].expand_as(rows),
+        "equal-value": lambda rows, *_: rows.abs().amax(1, keepdim=True).expand_as(rows),
+        "two-value": lambda rows, *_: torch.where(rows < 0, -1, 1) * rows.abs().amax(1, keepdim=True),
         "sparse": _sparse,
         "extreme": _extreme,
-        "negative": _negative,
-        "far negative": _plus(-200.0),
-        "very negative": _plus(-2e4),
-        "zero": _zeros,
-        "subnormal": _subnormal,
-        WHOLE_HALVES: lambda rows, generator, largest: (rows * 4).round() / 2,
+        "negative": lambda rows, *_: -rows.abs() - 1,
+        "far negative": lambda rows, *_: rows + -200.0,
+        "very negative": lambda rows, *_: rows + -2e4,
+        "zero": lambda rows, *_: torch.where(rows < rows.mean(), -0.0, 0.0).to(rows.dtype),
+        "subnormal": lambda rows, _, largest: rows * (1e-40 if largest > 1e6 else 1e-6),
+        WHOLE_HALVES: lambda rows, *_: (rows * 4).round() / 2,
         "mixed-row": _mixture(
-            _shifted,
-            _two_values,
-            _equal_values,
-            _sparse,
-            _times(8.0),
-            _times(1e3),
-            _times(1e-2),
-            _times(1.0),
+            *("shifted", "two-value", "equal-value", "sparse", "×8", "×1000", "×0.01", "")  # and as it is
         ),
         "low-row": _mixture(
-            _plus(-200.0), _negative, _zeros, _plus(-2e4), _equal_rows, _subnormal, _times(1.0)
+            *("far negative", "negative", "zero", "very negative", "equal-row", "subnormal", "")
         ),
     }
 )

@@ -45,7 +45,6 @@ def trivial_outputs(
     """Yields trivial outputs with their names: zeros, ones, the mean, another input's output…
 
     Args:
-        expected: the probe's reference outputs.
         arguments: the probe's inputs, by parameter name.
         other: the original's outputs for other inputs of the same sizes, if available.
         half: the original's outputs at half precision, for float32 modules.

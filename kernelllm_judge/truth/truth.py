@@ -19,12 +19,11 @@ from kernelllm_judge.truth.bounds import ErrorBounds, usual_size, with_unresolve
 from kernelllm_judge.truth.jumps import RUNS, errors_of_rows
 from kernelllm_judge.truth.numerics import Expected
 from kernelllm_judge.truth.originals import Modules, Originals
-from kernelllm_judge.truth.otherwise import Mode, modes
+from kernelllm_judge.truth.otherwise import InTf32, Mode, allowed_operations, modes
 from kernelllm_judge.truth.prepared import tensors_of_call
 from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.reordered import Reordered
 from kernelllm_judge.truth.runs import Runs, as_it_is, forms_of
-from kernelllm_judge.truth.tf32 import InTf32, allowed_operations
 from kernelllm_judge.truth.trivial import passing_trivial_output
 
 EQUAL = frozenset({"equal-row", "equal-value", "two-value", "mixed-row", "low-row", "zero"})
@@ -217,11 +216,7 @@ class Truth:
         return [leaves for leaves in found if leaves]
 
     def _elsewhere(
-        self,
-        modules: Modules,
-        arguments: dict[str, Any],
-        probe: Probe,
-        times: int,
+        self, modules: Modules, arguments: dict[str, Any], probe: Probe, times: int
     ) -> Iterator[tuple[list[torch.Tensor], list[torch.Tensor]]]:
         """Yields the leaves for slightly perturbed inputs, as the original computes them and in float64.
 

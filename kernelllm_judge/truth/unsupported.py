@@ -9,18 +9,13 @@ from typing import Any
 import torch
 
 from kernelllm_judge.core.arguments import nested
+from kernelllm_judge.findings import OriginalError
 from kernelllm_judge.policy import Policy
-from kernelllm_judge.shared.structure import flatten
+from kernelllm_judge.shared.leaves import flatten
 from kernelllm_judge.truth import calls, numerics
 from kernelllm_judge.truth.acceptance import Unasked
 from kernelllm_judge.truth.probes import Probe
-
-CHUNK = 1 << 26
-"""Elements that are compared at once."""
-
-
-class OriginalError(Exception):
-    """The original itself fails or cannot be judged at a probe; the text says why."""
+from kernelllm_judge.truth.rows import CHUNK
 
 
 @contextmanager
@@ -73,11 +68,6 @@ def refuse_random(
     """Refuses an original whose outputs depend on PyTorch's seed, apart from the rounding of sums.
 
     Args:
-        module: the original.
-        arguments: arguments of the first run.
-        original: outputs of the first run.
-        policy: thresholds.
-        probe: named in the error.
         place: returns a copy of an argument on the module's device.
 
     Raises:
@@ -97,17 +87,11 @@ def refuse_random(
 
 
 def updated_buffers(
-    module: torch.nn.Module,
-    arguments: dict[str, Any],
-    probe: Probe,
-    place: calls.Change = torch.clone,
+    module: torch.nn.Module, arguments: dict[str, Any], probe: Probe, place: calls.Change = torch.clone
 ) -> tuple[str, ...]:
     """Returns the names of the buffers that a call of the original changes, which a kernel must change in the same way.
 
     Args:
-        module: the original.
-        arguments: by parameter name.
-        probe: named in the error.
         place: returns a copy of an argument on the module's device.
 
     Raises:

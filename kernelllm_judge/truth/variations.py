@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.truth.rows import CHUNK
 from kernelllm_judge.truth.stress import NEAR_DUPLICATES, PLANTED, changed, real_valued
 
 REPEATED = "few different values"
@@ -26,9 +27,6 @@ OTHERS_FOR_FIXED = "other values where they are always the same"
 """Changes inputs that have the same values at every seed."""
 OTHERS_THAN_GIVEN = "other values than those given"
 """Draws floating inputs anew, of both signs and larger; those that must keep their sign are only made larger."""
-
-CHUNK = 1 << 26
-"""Elements whose least and greatest are found at once."""
 
 REDRAWN = 500_000_003
 """Added to seeds: with the probe's own, ``torch.randn`` would draw what it drew for the user."""
@@ -116,10 +114,8 @@ def vary(
     """Returns the changes of inputs that the original accepts together, by the inputs' names.
 
     Args:
-        arguments: by parameter name.
         kind: a kind of ``stress``, ``REPEATED``, ``OUT_OF_RANGE``, ``NAMED``, ``OTHERS_FOR_FIXED`` or
             ``OTHERS_THAN_GIVEN``.
-        seed: the judge's secret.
         fixed: names of inputs that have the same values at every seed.
         accepts: tries arguments. Real-valued inputs under ``stress`` are not tried: they take any value.
         numbers: those of ``NAMED``.

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from kernelllm_judge.shared.structure import flatten
+from kernelllm_judge.shared.leaves import flatten
 
 Tensors = Sequence[torch.Tensor]
 
@@ -34,7 +34,6 @@ class BothPasses:
         Args:
             call: calls ``forward``.
             named: inputs, parameters and buffers by name.
-            request: see ``judge.reference.gradients``.
             tensor: returns the tensor of a description.
             waiting: the context in which this thread waits for a backward pass, which another one may run.
         """
@@ -94,7 +93,6 @@ def _gradients(
         again: how the backward pass is run a second time, whose gradients are returned: ``kept``, with the same graph and one
             for second derivatives; ``changed``, after outputs and sources were changed in place. There PyTorch may refuse it,
             then the first ones are returned. Empty: it runs once.
-        waiting: see ``BothPasses``.
     """
     roots, into = [leaf for leaf, _ in pairs], [gradient for _, gradient in pairs]
 

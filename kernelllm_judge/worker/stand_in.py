@@ -1,34 +1,20 @@
+# ruff: noqa: SIM905 (words are easier to read and to sort than quoted strings)
 """What a candidate gets as ``self``: the target's values by name, and none of its code."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import (
-    Callable,
-    Collection,
-    ItemsView,
-    Iterable,
-    Iterator,
-    KeysView,
-    ValuesView,
-)
+from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, KeysView, ValuesView
 from typing import Any
 
 import torch
 
 VENDOR_LAYERS = frozenset(
     f"torch.nn.modules.{name}"
-    for name in (
-        "linear.Linear",
-        "linear.Bilinear",
-        "conv.Conv1d",
-        "conv.Conv2d",
-        "conv.Conv3d",
-        "conv.ConvTranspose1d",
-        "conv.ConvTranspose2d",
-        "conv.ConvTranspose3d",
-        "sparse.Embedding",
-    )
+    for name in """
+        linear.Linear linear.Bilinear conv.Conv1d conv.Conv2d conv.Conv3d conv.ConvTranspose1d
+        conv.ConvTranspose2d conv.ConvTranspose3d sparse.Embedding
+    """.split()
 )
 """Stock layers that a kernel may call on ``self``: vendor libraries' GEMMs, convolutions and look-ups."""
 
@@ -47,8 +33,6 @@ def stand_in(
     be caught.
 
     Args:
-        base: its class is derived from this one.
-        name: of the target's class.
         values: by name; Parameters, other tensors (buffers), modules, plain values.
         withheld: names of what the target has beside these.
         asked: receives in words what only the target has.

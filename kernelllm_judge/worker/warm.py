@@ -35,10 +35,26 @@ def warm_up(scratch: Path, *, gpu: bool) -> None:
 def warm_up_interpreter() -> None:
     """Patches Triton's interpreter for all workers, and imports what the first calls import."""
     from kernelllm_judge.worker import tuning  # noqa: F401  (with the sanitizer)
-    from kernelllm_judge.worker.interpreting import prepare_interpreter
 
     prepare_interpreter()
     _import_for_calls()
+
+
+def prepare_interpreter() -> None:
+    """Makes Triton's interpreter what candidates are judged in, before any kernel is imported. Not to be repeated."""
+    from kernelllm_judge.worker.absent_gpu import answer_for_gpu, answer_warmup
+    from kernelllm_judge.worker.fast_language import speed_up_language
+    from kernelllm_judge.worker.gpu_semantics import compute_as_on_gpu, fix_bfloat16
+    from kernelllm_judge.worker.language import read_as_compiler
+    from kernelllm_judge.worker.libdevice import compute_libdevice
+
+    speed_up_language()
+    answer_for_gpu()
+    answer_warmup()
+    fix_bfloat16()
+    compute_as_on_gpu()
+    compute_libdevice()
+    read_as_compiler()
 
 
 def _import_for_calls() -> None:

@@ -22,13 +22,12 @@ from kernelllm_judge.shared import leaves
 from kernelllm_judge.shared.buffers import attach, view
 from kernelllm_judge.shared.channel import Channel, ChannelClosed
 from kernelllm_judge.shared.clock import GpuClock
-from kernelllm_judge.shared.structure import flatten
+from kernelllm_judge.shared.leaves import flatten
 from kernelllm_judge.shared.watch import OperationWatch
 from kernelllm_judge.worker import surroundings
-from kernelllm_judge.worker.absent_gpu import answer_for_gpu
+from kernelllm_judge.worker.absent_gpu import NotCompiled, answer_for_gpu, compile_only
 from kernelllm_judge.worker.announcing import Announcer
 from kernelllm_judge.worker.backward import BothPasses, Waiting
-from kernelllm_judge.worker.compiling import NotCompiled, compile_only
 from kernelllm_judge.worker.errors import describe
 from kernelllm_judge.worker.launches import LaunchRecorder, milliseconds
 from kernelllm_judge.worker.stand_in import Builder, read_only_list
@@ -236,7 +235,7 @@ class Worker:
         if how == "no kernels":
             return self.launches.left_out()
         if how == "reversed" and os.environ.get("TRITON_INTERPRET") == "1":
-            from kernelllm_judge.worker.interpreter import last_program_first
+            from kernelllm_judge.worker.gpu_semantics import last_program_first
 
             return last_program_first()
         return contextlib.nullcontext()

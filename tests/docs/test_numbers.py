@@ -9,15 +9,13 @@ from kernelllm_judge import judging as judge
 from kernelllm_judge.core.records import Stage
 from kernelllm_judge.isolation.processes import ResourceBounds
 from kernelllm_judge.policy import Policy
-from kernelllm_judge.rules.device_time import DeviceTime
-from kernelllm_judge.rules.recheck import Recheck
-from kernelllm_judge.rules.repeat import Repeat
-from kernelllm_judge.rules.roofline import RooflineRule
-from kernelllm_judge.rules.torch_share import TorchShare
+from kernelllm_judge.rules.again import Repeat
+from kernelllm_judge.rules.timing import Recheck, RooflineRule
+from kernelllm_judge.rules.work import DeviceTime, TorchShare
 from kernelllm_judge.shared.buffers import GUARD
 from kernelllm_judge.timing import timing
-from kernelllm_judge.truth import jumps, reordered, scans, sums, truth
-from kernelllm_judge.truth.tf32 import RARE
+from kernelllm_judge.truth import jumps, otherwise, reordered, truth
+from kernelllm_judge.truth.otherwise import RARE
 from pytest_kernelllm.beside.optimize.graphs import MOST
 from pytest_kernelllm.pool.engine import MEMORY, PER_GPU
 from pytest_kernelllm.store import hub
@@ -39,9 +37,9 @@ STATED = {
         f"{P.single_eps:.0f} eps (1.9e-6 for float32)",
         f"{P.terms_eps} eps × √(elements",
         f"but at most {P.most_terms:,}",
-        f"sums in {sums.FEWEST} to {sums.MOST} parts",
-        f"products in up to {reordered.PARTS} parts",
-        f"in {scans.BLOCKS[0]:,} blocks, in {scans.BLOCKS[1]}, and as one tree",
+        f"in {reordered.FEWEST} to {reordered.MOST} parts",
+        f"in up to {reordered.PARTS} parts",
+        f"in {otherwise.BLOCKS[0]:,} blocks, in {otherwise.BLOCKS[1]}, and as one tree",
         f"Up to {truth.MODERATE >> 20} million elements",
         f"they move in {WORDS[truth.DIRECTIONS - 1]} other directions",
         f"{RARE:.0f} standard deviations",

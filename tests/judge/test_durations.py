@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from kernelllm_judge.durations import Durations
+from kernelllm_judge.findings import Durations
 
 
 @pytest.fixture

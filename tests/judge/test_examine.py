@@ -5,6 +5,7 @@ import random
 from types import SimpleNamespace
 
 from kernelllm_judge import examine
+from kernelllm_judge.beside import Beside
 from kernelllm_judge.findings import Findings
 from kernelllm_judge.run.call import Judging
 from kernelllm_judge.truth.probes import Probe
@@ -26,11 +27,12 @@ class Checks:
 def test_the_gpu_is_let_go_after_each_part_of_a_verdict(monkeypatch):
     noted = []
 
-    @contextlib.contextmanager
-    def sharing():
-        noted.append("held")
-        yield
-        noted.append("let go")
+    class Timer:
+        @contextlib.contextmanager
+        def sharing(self):
+            noted.append("held")
+            yield
+            noted.append("let go")
 
     def prepare(probe):
         noted.append("reference outputs")
@@ -45,7 +47,7 @@ def test_the_gpu_is_let_go_after_each_part_of_a_verdict(monkeypatch):
     allocator = SimpleNamespace(device=SimpleNamespace(type="cuda"))
     judging = Judging(None, allocator, references, Findings({}), random.Random(1))
     rules = [Checks(noted), Checks(noted)]
-    probes = examine._Probes(judging, rules, sharing, lambda: None)
+    probes = examine._Probes(judging, rules, Timer(), Beside(None, judging.findings))
     probes.check_case(probes.run_all([Probe("default", (), 1)]))
     parts = ["reference outputs", "calls", "checks", "checks", "further calls", "further calls"]
     assert noted == [word for part in parts for word in ("held", part, "let go")]

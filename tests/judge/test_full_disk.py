@@ -9,11 +9,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from kernelllm_judge.findings import Decision, Findings, OutOfTime, WorkerKilled
+from kernelllm_judge.findings import Decision, Findings, OutOfTime, WorkerKilled, outcome_of
 from kernelllm_judge.isolation import scratch
 from kernelllm_judge.isolation.isolation import probe_isolation
 from kernelllm_judge.isolation.processes import ResourceBounds
-from kernelllm_judge.outcome import outcome_of
 from kernelllm_judge.supervisor import ForkServer
 from kernelllm_judge.worker.server import Server, WorkerRecord
 from kernelllm_judge.workers import Workers, _decided
@@ -45,10 +44,7 @@ def test_a_disk_is_full_where_no_more_files_can_be_made(tmp_path, monkeypatch):
 def ended(decision, *, on_full_disk):
     decision.on_full_disk = on_full_disk
 
-    def proceed():
-        raise decision
-
-    return outcome_of(proceed, Findings({}), "correctness")
+    return outcome_of(decision, Findings({}))
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from kernelllm_judge.gpu_ledger import UNIT, GpuLedger
+from kernelllm_judge.gpu_lock import UNIT, GpuLedger
 
 HOLD = """
 import sys
-from kernelllm_judge.gpu_ledger import GpuLedger, UNIT
+from kernelllm_judge.gpu_lock import GpuLedger, UNIT
 with GpuLedger(sys.argv[1], 8 * UNIT).lease(int(sys.argv[2]) * UNIT):
     print("held", flush=True)
     sys.stdin.readline()

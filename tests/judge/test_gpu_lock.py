@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kernelllm_judge import gpu_lock
-from kernelllm_judge.durations import WAITING, Durations
+from kernelllm_judge.findings import WAITING, Durations
 from kernelllm_judge.timer import Timer
 
 HOLD = """

@@ -15,7 +15,7 @@ from kernelllm_judge.policy import Policy
 from kernelllm_judge.render.render import render
 from kernelllm_judge.rules.catalog import without
 from kernelllm_judge.target.live import load_target
-from kernelllm_judge.worker.compiling import spread
+from kernelllm_judge.worker.absent_gpu import spread
 from pytest_kernelllm.discover.scan import scan_file
 
 MODULES = (

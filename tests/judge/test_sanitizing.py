@@ -6,7 +6,7 @@ import pytest
 import torch
 from projects import GOOD, LAYERS
 
-from kernelllm_judge.background import beside
+from kernelllm_judge.beside import Beside, sanitize_all
 from kernelllm_judge.core.records import Completion
 from kernelllm_judge.findings import Decision, Findings
 from kernelllm_judge.isolation.isolation import probe_isolation
@@ -14,7 +14,6 @@ from kernelllm_judge.plans import make_plans
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.render.render import render
 from kernelllm_judge.rules.catalog import RULES
-from kernelllm_judge.sanitizing import sanitize_all
 from kernelllm_judge.supervisor import ForkServer
 from kernelllm_judge.target.live import load_target
 from kernelllm_judge.truth.outputs import ReferenceOutputs
@@ -160,7 +159,7 @@ def test_a_decision_beside_the_block_takes_precedence():
         raise Decision("rejected", "correctness", "it races", "memory")
 
     findings = Findings({"memory": "correctness"})
-    with pytest.raises(Decision, match="it races"), beside(fail, findings):
+    with pytest.raises(Decision, match="it races"), Beside(fail, findings):
         raise Decision("rejected", "correctness", "it is wrong", "values")
-    with pytest.raises(Decision, match="it races"), beside(fail, findings):
+    with pytest.raises(Decision, match="it races"), Beside(fail, findings):
         pass

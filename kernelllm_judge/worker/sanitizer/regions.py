@@ -1,4 +1,4 @@
-"""Gives every tensor of a call a virtual address of its own, far from all others.
+"""Gives every tensor of a call a virtual address of its own, far from all others, and knows what was written.
 
 A kernel computes with virtual pointers, so a pointer shows by its address alone which tensor it was derived
 from, and how far it lies from that tensor's start.
@@ -6,6 +6,7 @@ from, and how far it lies from that tensor's start.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils._pytree import tree_leaves
+
+from kernelllm_judge.core.dispatch_mode import DispatchMode
+from kernelllm_judge.shared.watch import UNWRITTEN
 
 SHIFT = 48
 """A region's number is in the bits from this one on. Addresses of the process itself are smaller."""
@@ -129,3 +134,40 @@ class Regions:
         size = (last + 1) * tensor.itemsize if tensor.numel() else 0
         self._named.append(self._add(address, size, "a tensor of the judge's", tensor))
         return self._named[-1]
+
+
+class Allocations(DispatchMode):
+    """A context that keeps ``Regions`` up to date with PyTorch's own operations."""
+
+    def __init__(self, regions: Regions) -> None:
+        """``regions`` records allocations and writes."""
+        super().__init__()
+        self._regions = regions
+        self._paused = False
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """A context in which nothing is noted, for operations of Triton itself around a launch."""
+        self._paused = True
+        try:
+            yield
+        finally:
+            self._paused = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Runs one operation and notes what it allocates or writes."""
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        if self._paused:
+            return result
+        if func._schema.name in UNWRITTEN:
+            if result.numel():
+                self._regions.allocated(result)
+            return result
+        for position, argument in enumerate(func._schema.arguments):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                value = args[position] if position < len(args) else kwargs.get(argument.name)
+                for tensor in tree_leaves(value):
+                    if isinstance(tensor, torch.Tensor):
+                        self._regions.filled(tensor)
+        return result

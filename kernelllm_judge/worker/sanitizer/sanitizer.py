@@ -16,10 +16,8 @@ from triton._C.libtriton import ir
 from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
-from kernelllm_judge.worker.sanitizer.accesses import Access, read_first
-from kernelllm_judge.worker.sanitizer.allocations import Allocations
-from kernelllm_judge.worker.sanitizer.races import Order, find_race
-from kernelllm_judge.worker.sanitizer.regions import Region, Regions
+from kernelllm_judge.worker.sanitizer.races import Access, Order, find_race, read_first
+from kernelllm_judge.worker.sanitizer.regions import Allocations, Region, Regions
 
 ACQUIRING = (ir.MEM_SEMANTIC.ACQUIRE, ir.MEM_SEMANTIC.ACQUIRE_RELEASE)
 RELEASING = (ir.MEM_SEMANTIC.RELEASE, ir.MEM_SEMANTIC.ACQUIRE_RELEASE)

@@ -44,7 +44,7 @@ ADVICE = {
 _PROBE = re.compile(r"(?P<case>[\w.+-]+)(?P<sizes>(?:, \w+=\d+)*), seed -?\d+")
 """How a reason names a probe, see ``judge.reference.probes.Probe.describe``."""
 
-_BOUND = re.compile(r",? (?:allowed|required at least) [\d.eE+-]*(?:inf|nan|[\d.eE+-]+)x?")
+_BOUND = re.compile(r",? (?:allowed|required at least) [\d.eE+-]*(?:inf|nan|[\d.eE+-]+)x?(?: by [\w' ]+)?")
 _LINE = re.compile(r"\bline (\d+)\b")
 
 _ASK = """Write the whole module again, corrected. Answer with one fenced python block that holds all imports, the kernels and \

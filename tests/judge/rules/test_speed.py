@@ -6,7 +6,7 @@ import pytest
 
 from kernelllm_judge.core.records import Ratio, Spread, Timing
 from kernelllm_judge.findings import Decision, Findings
-from kernelllm_judge.rules.speed import Speed
+from kernelllm_judge.rules.timing import Speed
 
 SPREAD = Spread(1.0, 1.0, 1.0)
 FAST, SLOW = Ratio(2.0, 1.9, 2.1), Ratio(0.8, 0.75, 0.85)

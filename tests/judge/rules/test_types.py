@@ -83,8 +83,7 @@ def decide(tmp_path_factory: pytest.TempPathFactory, judge: Judge) -> Callable[[
 
 
 @pytest.mark.parametrize(
-    ("name", "result"),
-    [("Named", "torch.return_types.max((values, indices))"), ("Plain", "values, indices")],
+    ("name", "result"), [("Named", "torch.return_types.max((values, indices))"), ("Plain", "values, indices")]
 )
 def test_the_exact_type_is_accepted(decide: Callable[[str, str], Verdict], name: str, result: str) -> None:
     verdict = decide(name, result)

@@ -4,13 +4,7 @@ import threading
 
 import pytest
 
-from kernelllm_judge.shared.channel import (
-    MAX_MESSAGE,
-    Channel,
-    ChannelClosed,
-    ChannelError,
-    ChannelTimeout,
-)
+from kernelllm_judge.shared.channel import MAX_MESSAGE, Channel, ChannelClosed, ChannelError, ChannelTimeout
 
 
 @pytest.fixture
@@ -53,11 +47,7 @@ def test_a_closed_end_is_noticed(ends):
 
 @pytest.mark.parametrize(
     "data",
-    [
-        struct.pack("<I", MAX_MESSAGE + 1),
-        struct.pack("<I", 3) + b"\x80\x04N",
-        struct.pack("<I", 2) + b"[]",
-    ],
+    [struct.pack("<I", MAX_MESSAGE + 1), struct.pack("<I", 3) + b"\x80\x04N", struct.pack("<I", 2) + b"[]"],
     ids=["too long", "a pickle", "not an object"],
 )
 def test_anything_but_a_json_object_is_refused(ends, data):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernelllm_judge.shared.structure import flatten
+from kernelllm_judge.shared.leaves import flatten
 
 X = torch.ones(2, 2)
 Pair = namedtuple("Pair", "values indices")
@@ -36,8 +36,4 @@ def test_the_structure_says_the_exact_type(value: Any, structure: Any) -> None:
 
 def test_leaves_are_in_order() -> None:
     largest = X.max(0)
-    assert [id(leaf) for leaf in flatten((X, largest))[1]] == [
-        id(X),
-        id(largest.values),
-        id(largest.indices),
-    ]
+    assert [id(leaf) for leaf in flatten((X, largest))[1]] == [id(X), id(largest.values), id(largest.indices)]

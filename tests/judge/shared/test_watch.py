@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from kernelllm_judge.rules.torch_share import TorchShare
-from kernelllm_judge.run.torch_work import torch_work, vendor_kinds
+from kernelllm_judge.rules.work import TorchShare
+from kernelllm_judge.run.original import torch_work, vendor_kinds
 from kernelllm_judge.shared import watch as watch_module
 from kernelllm_judge.shared.watch import OperationWatch
 

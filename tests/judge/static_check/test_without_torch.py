@@ -9,7 +9,7 @@ import pytest
 from corpus.entries import load
 from without_torch import run_without_torch
 
-from kernelllm_judge.static_check.allowed import INSIDE_TORCH, MEMBERS, OTHER_MEMBERS
+from kernelllm_judge.static_check.allowed import INSIDE_MODULES, INSIDE_TORCH, MEMBERS, OTHER_MEMBERS
 from kernelllm_judge.static_check.static_check import find_violations
 
 CHECK = """
@@ -61,5 +61,5 @@ def test_the_list_names_all_that_the_installed_torch_has():
     done = subprocess.run([sys.executable, "-c", LISTED], capture_output=True, text=True, check=True)
     names = set(done.stdout.split())
     names = {name for name in names if not name.startswith("__")}
-    assert names <= INSIDE_TORCH | OTHER_MEMBERS | MEMBERS
+    assert names <= INSIDE_TORCH | INSIDE_MODULES | OTHER_MEMBERS | MEMBERS
     assert not INSIDE_TORCH & (MEMBERS | OTHER_MEMBERS)

@@ -12,7 +12,7 @@ from torch import nn
 
 from kernelllm_judge.findings import Decision, Findings
 from kernelllm_judge.policy import Policy
-from kernelllm_judge.rules.clocks import Clocks
+from kernelllm_judge.rules.timing import Clocks
 from kernelllm_judge.shared.clock import GpuClock
 from kernelllm_judge.timing import timing
 from kernelllm_judge.timing.measure import FIRST_CALLS, Measurement, measure_alone

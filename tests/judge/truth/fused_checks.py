@@ -145,14 +145,7 @@ def _fits_anywhere(*tensors: torch.Tensor, dtypes: tuple[torch.dtype, ...]) -> b
     return all(t.numel() and t.is_contiguous() and t.dtype in dtypes for t in tensors)
 
 
-CHECKS = (
-    check_within,
-    check_close,
-    check_fingerprints,
-    check_bounds,
-    check_columns,
-    check_comparisons,
-)
+CHECKS = (check_within, check_close, check_fingerprints, check_bounds, check_columns, check_comparisons)
 
 if __name__ == "__main__":
     for check in CHECKS:

@@ -6,8 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from kernelllm_judge.truth import calls
-from kernelllm_judge.truth.additive import find_reduction
-from kernelllm_judge.truth.float64 import Float64Runs
+from kernelllm_judge.truth.float64 import Float64Runs, find_reduction
 
 ROWS, WIDTH = 41, 6
 
@@ -36,10 +35,7 @@ MEANS = {
     "weighted columns": lambda m, x, y: (m.weight * (x - y)).abs().mean(),
     "two of them": lambda m, x, y: (F.mse_loss(x, y), F.l1_loss(x, y)),
 }
-SUMS = {
-    "sum": lambda m, x, y: (x * y).sum(),
-    "columns": lambda m, x, y: (x - y).abs().sum(0),
-}
+SUMS = {"sum": lambda m, x, y: (x * y).sum(), "columns": lambda m, x, y: (x - y).abs().sum(0)}
 NEITHER = {
     "norm": lambda m, x, y: (x - y).norm(),
     "largest": lambda m, x, y: (x - y).abs().max(),

@@ -13,12 +13,7 @@ from kernelllm_judge.truth.fingerprint import CHUNK, fingerprint
 from kernelllm_judge.truth.prepared import Sliced
 from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.stress import NEAR_DUPLICATES
-from kernelllm_judge.truth.variations import (
-    OTHERS_FOR_FIXED,
-    OTHERS_THAN_GIVEN,
-    OUT_OF_RANGE,
-    REPEATED,
-)
+from kernelllm_judge.truth.variations import OTHERS_FOR_FIXED, OTHERS_THAN_GIVEN, OUT_OF_RANGE, REPEATED
 
 ROWS = 24
 """Of each input, in slices of four rows."""

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from kernelllm_judge.policy import Policy
-from kernelllm_judge.truth import numerics
+from kernelllm_judge.truth import bounds, numerics
 from kernelllm_judge.truth.agreement import agrees
 from kernelllm_judge.truth.bounds import usual_size, with_unresolved_rows
 from kernelllm_judge.truth.calls import (
@@ -53,6 +53,34 @@ def test_one_wrong_element_is_found_and_named():
     difference = compare(got, expect(x), 0, POLICY, None)
     assert not difference.passed
     assert "at [3, 5]" in difference.detail
+
+
+def test_a_wrong_output_names_the_bound_that_it_breaks():
+    x = softmax_like()
+    got, off, small = x.clone(), x.clone(), columns()
+    got[3, 5] += 1e-3
+    off[4] += 1e-4
+    column = small.clone()
+    column[:, 5] = 0.0
+    moved = x.double()
+    moved[3, 5] += 1e-4
+    nowhere = x.clone()
+    nowhere[0, 0] = math.nan
+    for output, expected, tolerance, bound in [
+        (got, expect(x), None, bounds.ROUNDING),
+        (got, expect(x), 1e-4, bounds.TOLERANCE),
+        (got, expect(off, x.double()), None, bounds.ROUNDING),
+        (off + 10 * (off - x), expect(off, x.double()), None, bounds.OWN),
+        (got, expect(x, nearby=[moved]), None, bounds.SENSITIVITY),
+        (column, expect(small), None, bounds.TOGETHER),
+        (nowhere, expect(x), None, bounds.PLACES),
+    ]:
+        difference = compare(output, expected, 0, POLICY, tolerance)
+        assert not difference.passed
+        assert difference.bound == bound
+        assert difference.figures.endswith(f" by {bound}")
+    whole = torch.arange(6)
+    assert compare(whole + 1, expect(whole, whole), 0, POLICY, None).bound == bounds.EQUALITY
 
 
 def test_tiny_outputs_are_judged_by_their_own_scale():

@@ -445,8 +445,7 @@ def test_what_tf32_may_change_is_known_where_settings_allow_it():
 
 
 @pytest.mark.parametrize(
-    ("room", "note"),
-    [(0, "too little memory for float64"), (20_000, "small perturbations of the inputs")],
+    ("room", "note"), [(0, "too little memory for float64"), (20_000, "small perturbations of the inputs")]
 )
 def test_too_little_memory_makes_a_weaker_probe_with_a_note(room, note):
     policy = dataclasses.replace(POLICY, judge_bytes=room)

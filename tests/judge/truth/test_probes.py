@@ -7,10 +7,9 @@ from kernelllm_judge.core.records import Case, Domain, TensorSpec
 from kernelllm_judge.plans import plan_case
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.rules.catalog import RULES
-from kernelllm_judge.rules.nonfinite import Nonfinite
+from kernelllm_judge.rules.outputs import Nonfinite, Stress
 from kernelllm_judge.rules.rule import SupportedCase
 from kernelllm_judge.rules.sizes import MOST_COMPARED, Sizes
-from kernelllm_judge.rules.stress import Stress
 from kernelllm_judge.truth.probes import Limits, Probe, elements, fit, smaller
 from kernelllm_judge.truth.stress import NEAR_DUPLICATES, PLANTED, TRANSFORMS
 from kernelllm_judge.truth.variations import OTHERS_FOR_FIXED
@@ -240,10 +239,7 @@ def test_a_gpu_sees_every_kind_of_stress_and_the_interpreter_a_few():
 
 def test_stress_is_at_small_sizes_with_several_rows():
     policy = Policy()
-    for limits in (
-        Limits(policy.gpu_elements, policy.gpu_row),
-        Limits(policy.cpu_elements, policy.cpu_row),
-    ):
+    for limits in (Limits(policy.gpu_elements, policy.gpu_row), Limits(policy.cpu_elements, policy.cpu_row)):
         probes = plan(CASE, covers(domain(), CASE), (), policy, limits, 0)
         for probe in probes:
             if probe.rule in ("stress", "nonfinite"):

@@ -10,7 +10,7 @@ from test_slices import SCARCE, SLICED
 from torch import nn
 
 from kernelllm_judge.findings import Decision, Findings
-from kernelllm_judge.rules.inputs_kept import check_inputs_kept
+from kernelllm_judge.rules.effects import check_inputs_kept
 from kernelllm_judge.run.call import Judging, Uploaded
 from kernelllm_judge.run.comparison import EXACTLY, check_outputs, outputs_pass
 from kernelllm_judge.shared.buffers import Allocator

@@ -7,7 +7,7 @@ import torch
 from test_outputs import POLICY, of, prepare, references
 from torch import nn
 
-from kernelllm_judge.truth import sums
+from kernelllm_judge.truth import reordered
 from kernelllm_judge.truth.numerics import compare
 from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.reordered import Reordered
@@ -171,6 +171,6 @@ def test_long_rows_drift_as_where_a_kernel_adds_up_blocks_by_atomics(monkeypatch
         return float((total - exact).abs().max())
 
     in_blocks = off()
-    monkeypatch.setattr(sums, "LONG", 1 << 30)
-    monkeypatch.setattr(sums, "FEWEST", 8)
+    monkeypatch.setattr(reordered, "LONG", 1 << 30)
+    monkeypatch.setattr(reordered, "FEWEST", 8)
     assert in_blocks > 3 * off()

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kernelllm_judge.truth.scans import BLOCKS, Scanned
+from kernelllm_judge.truth.otherwise import BLOCKS, Scanned
 
 
 def scanned(function, blocks):

@@ -11,8 +11,7 @@ from test_outputs import POLICY, of, references
 from torch import nn
 
 from kernelllm_judge.core.records import TensorSpec
-from kernelllm_judge.leases import EVERYTHING
-from kernelllm_judge.lending import Lending
+from kernelllm_judge.leases import EVERYTHING, Lending
 from kernelllm_judge.truth import calls
 from kernelllm_judge.truth.agreement import agrees
 from kernelllm_judge.truth.numerics import compare
@@ -218,10 +217,7 @@ def test_stress_shares_one_call_where_rows_are_independent(sliced):
     probes = [Probe("default", (("n", 80),), 5 + i, kind, rule="stress") for i, kind in enumerate(TRANSFORMS)]
     other = Probe("default", (("n", 80),), 3, rule="sizes")
     target.subject.cases = (
-        replace(
-            target.subject.cases[0],
-            domain=replace(target.subject.cases[0].domain, inputs={"x": SPEC}),
-        ),
+        replace(target.subject.cases[0], domain=replace(target.subject.cases[0].domain, inputs={"x": SPEC})),
     )
     single, merged = target.merged([other, *probes])
     assert single == other

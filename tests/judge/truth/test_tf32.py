@@ -9,9 +9,8 @@ from torch import nn
 from kernelllm_judge.core.tf32 import CONVOLUTIONS
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.truth.numerics import compare, expect
-from kernelllm_judge.truth.otherwise import collect
+from kernelllm_judge.truth.otherwise import InTf32, allowed_operations, collect, farthest
 from kernelllm_judge.truth.reordered import Reordered
-from kernelllm_judge.truth.tf32 import InTf32, allowed_operations, farthest
 
 
 def test_factors_of_convolutions_are_rounded_to_ten_bits():

@@ -13,22 +13,11 @@ from kernelllm_judge.policy import Policy
 from kernelllm_judge.truth import calls, truth
 from kernelllm_judge.truth.acceptance import Trial, Unasked
 from kernelllm_judge.truth.numerics import compare
+from kernelllm_judge.truth.otherwise import InTf32, _cut
 from kernelllm_judge.truth.outputs import OriginalError, ReferenceOutputs
 from kernelllm_judge.truth.probes import Probe
-from kernelllm_judge.truth.tf32 import InTf32, _cut
-from kernelllm_judge.truth.variations import (
-    OTHERS_FOR_FIXED,
-    OTHERS_THAN_GIVEN,
-    OUT_OF_RANGE,
-    REPEATED,
-)
-from kernelllm_judge.truth.weights import (
-    ACROSS_ONE,
-    NEGATIVE,
-    SIGNED,
-    WITH_NAN,
-    normalize,
-)
+from kernelllm_judge.truth.variations import OTHERS_FOR_FIXED, OTHERS_THAN_GIVEN, OUT_OF_RANGE, REPEATED
+from kernelllm_judge.truth.weights import ACROSS_ONE, NEGATIVE, SIGNED, WITH_NAN, normalize
 
 
 class Target:
@@ -211,10 +200,7 @@ def test_integers_beyond_the_usual_are_those_that_the_original_accepts(function,
 
 def test_where_none_beyond_is_accepted_the_least_index_is_asked():
     [ids] = ask(
-        lambda: nn.Embedding(20, 4),
-        lambda: (torch.randint(5, 20, (8,)),),
-        OUT_OF_RANGE,
-        "integer inputs",
+        lambda: nn.Embedding(20, 4), lambda: (torch.randint(5, 20, (8,)),), OUT_OF_RANGE, "integer inputs"
     ).arguments.values()
     assert sorted(set(ids.tolist()) - set(range(5, 20))) == [0]
 

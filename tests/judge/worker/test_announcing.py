@@ -13,8 +13,8 @@ import triton
 import triton.language as tl
 
 from kernelllm_judge.shared.channel import COMPILING, Channel, ChannelClosed
+from kernelllm_judge.worker.absent_gpu import NotCompiled, compile_only
 from kernelllm_judge.worker.announcing import Announcer
-from kernelllm_judge.worker.compiling import NotCompiled, compile_only
 
 
 @triton.jit

@@ -17,7 +17,7 @@ SCRIPT = """
 import json, os, sys, traceback
 os.environ["TRITON_INTERPRET"] = "1"
 sys.path.insert(0, {folder!r})
-from kernelllm_judge.worker.interpreting import prepare_interpreter
+from kernelllm_judge.worker.warm import prepare_interpreter
 
 prepare_interpreter()
 from gpu_kernels import CHECKS

@@ -6,13 +6,13 @@ import sys
 import numpy as np
 import torch
 
-from kernelllm_judge.worker.interpreter import narrow, widen
+from kernelllm_judge.worker.gpu_semantics import narrow, widen
 
 KERNELS = """
 import os
 os.environ["TRITON_INTERPRET"] = "1"
 import torch, triton, triton.language as tl
-from kernelllm_judge.worker.interpreter import fix_bfloat16
+from kernelllm_judge.worker.gpu_semantics import fix_bfloat16
 
 fix_bfloat16()
 

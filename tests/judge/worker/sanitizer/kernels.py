@@ -12,9 +12,9 @@ import triton.language as tl
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.errors import InterpreterError
 
-from kernelllm_judge.worker.interpreting import prepare_interpreter
 from kernelllm_judge.worker.sanitizer.sanitizer import Sanitizer
 from kernelllm_judge.worker.tuning import Tuning
+from kernelllm_judge.worker.warm import prepare_interpreter
 
 
 @triton.jit

@@ -1,0 +1,258 @@
+"""The rules about outputs: they are right, whatever values inputs, weights and attributes have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from kernelllm_judge.core.records import TensorSpec
+from kernelllm_judge.rules.rule import Rule, SupportedCase
+from kernelllm_judge.run.call import ProbeRun
+from kernelllm_judge.run.comparison import check_outputs
+from kernelllm_judge.shared import leaves
+from kernelllm_judge.truth.probes import Probe, elements, fit, rows
+from kernelllm_judge.truth.stress import NEAR_DUPLICATES, PLANTED, WHOLE_HALVES
+from kernelllm_judge.truth.variations import NAMED, OTHERS_FOR_FIXED, OUT_OF_RANGE, REPEATED
+from kernelllm_judge.truth.weights import ACROSS_ONE, NEGATIVE, OTHER, SIGNED, WITH_NAN
+
+
+@dataclass(frozen=True)
+class Types(Rule):
+    """Outputs nest like the original's and have its exact types."""
+
+    name = "types"
+    says = "outputs nest like the original's, with its exact types, dtypes, shapes, strides and device"
+
+    def check_run(self, run: ProbeRun) -> None:
+        """Compares the worker's description of the outputs with the original's."""
+        expected = run.prepared.expected
+        required = {
+            "structure": expected.structure,
+            "leaves": [_described(leaf, run) for leaf in expected.original],
+        }
+        got = {"structure": run.reply.get("structure"), "leaves": run.reply.get("leaves")}
+        broken = f"it returns {_outline(got)}, the original {_outline(required)}, at {run.where}"
+        run.judging.findings.require(self.name, "output types and shapes", got == required, broken)
+
+
+def _described(leaf: Any, run: ProbeRun) -> dict[str, Any]:
+    described = leaves.describe(leaf)
+    device = run.judging.allocator.device.type
+    # Of a large output only the form is kept, without data.
+    return {**described, "device": device} if described.get("device") == "meta" else described
+
+
+def _outline(outputs: dict[str, Any]) -> str:
+    """Returns outputs in words, as in ``(float32 [8, 4], int64 [8])``.
+
+    What a worker reports may be anything.
+    """
+    flat = outputs["leaves"] if isinstance(outputs["leaves"], list) else []
+    parts = [
+        f"{x.get('dtype', x.get('type'))} {x.get('shape', '')} with strides {x.get('strides', '?')} "
+        f"on {x.get('device', '?')}"
+        + ("" if x.get("type") == "Tensor" else f" of type {str(x.get('type'))[:80]}")
+        for x in flat
+        if isinstance(x, dict)
+    ]
+    structure = outputs["structure"]
+    kind = f"{structure[0]} " if isinstance(structure, list) and structure else ""
+    return f"{kind}({', '.join(parts)})"[:600]
+
+
+@dataclass(frozen=True)
+class OutputRule(Rule):
+    """Base class of rules that check the outputs of their own probes."""
+
+    context = ""
+    """Beginning of the reason for a rejection, where the probe's description is not enough."""
+
+    def check_run(self, run: ProbeRun) -> None:
+        """Compares the outputs if the probe belongs to this rule."""
+        if run.prepared.probe.rule == self.name:
+            check_outputs(run.judging, run.uploaded, run.prepared, self.name, self.context)
+
+
+@dataclass(frozen=True)
+class Values(OutputRule):
+    """Outputs are right for fresh values in the same memory: no result of an earlier call is reused."""
+
+    name = "values"
+    says = "outputs are right for fresh values in the same memory, several times over"
+    main = True
+
+    def probes(self, supported: SupportedCase) -> Iterable[Probe]:
+        """Returns one probe per seed at the main sizes. ``plans`` adds the first seed's itself."""
+        return [
+            supported.probe(self.name, supported.main, number) for number in range(1, supported.policy.seeds)
+        ]
+
+
+@dataclass(frozen=True)
+class NearDuplicate(OutputRule):
+    """Outputs are right where a kernel that knows inputs by some of their values would be wrong."""
+
+    name = "near-duplicate"
+    says = "outputs are right for inputs that differ from earlier ones in a few values only"
+    main = True
+    context = "after inputs that differ in a few values only, "
+
+    def probes(self, supported: SupportedCase) -> Iterable[Probe]:
+        """Returns probes with the last seed's inputs but for a few values, to run right after that one.
+
+        The few values are in other places each time, so at most one probe changes all that a kernel looks at.
+        """
+        last = supported.policy.seeds - 1
+        return [supported.probe(self.name, supported.main, last, stress=kind) for kind in NEAR_DUPLICATES]
+
+
+class KindsRule(OutputRule):
+    """Base class of rules with one probe for each kind of inputs, weights or attributes."""
+
+    def kinds(self, supported: SupportedCase, cheap: bool) -> Iterable[str]:
+        """Returns the kinds to try; ``cheap`` says whether there may be many, see ``stress_sizes``."""
+        return ()
+
+    def fields(self, supported: SupportedCase, kind: str) -> dict[str, Any]:
+        """Returns the fields of a ``Probe`` that hold its kind."""
+        return {"stress": kind}
+
+    def probes(self, supported: SupportedCase) -> Iterable[Probe]:
+        """Returns one probe for each kind."""
+        sizes, cheap = stress_sizes(supported)
+        for number, kind in enumerate(self.kinds(supported, cheap)):
+            yield supported.probe(self.name, sizes, self.seed + number, **self.fields(supported, kind))
+
+
+@dataclass(frozen=True)
+class Stress(KindsRule):
+    """Outputs are right for numerically difficult inputs."""
+
+    name = "stress"
+    says = "outputs are right for scaled, shifted, negative, zero, sparse, equal and extreme inputs"
+    seed = 50
+
+    all_kinds: tuple[str, ...] = (
+        *("×0.0001", "×0.01", "×8", "×10000", "shifted", "large-row", "equal-row", "equal-value"),
+        *("two-value", "sparse", "extreme", "negative", "far negative", "very negative", "zero", "subnormal"),
+        *(WHOLE_HALVES, "mixed-row", "low-row"),
+    )
+    """Kinds of stress (``truth.stress.TRANSFORMS``) where probes are cheap…"""
+    few_kinds: tuple[str, ...] = (
+        *("×0.0001", "×10000", "shifted", "negative", WHOLE_HALVES, "mixed-row", "low-row"),
+    )
+    """…and in Triton's interpreter, or where inputs cannot be made small."""
+
+    def kinds(self, supported: SupportedCase, cheap: bool) -> Iterable[str]:
+        """Returns the kinds of stress."""
+        return self.all_kinds if cheap else self.few_kinds
+
+
+def stress_sizes(supported: SupportedCase) -> tuple[dict[str, int], bool]:
+    """Returns the sizes of stressed inputs, and whether such probes are cheap enough to run many."""
+    policy, domain = supported.policy, supported.case.domain
+    on_gpu = supported.limits.elements > policy.cpu_elements  # not in Triton's interpreter
+    small = fit(
+        supported.case, supported.ranges, policy.gpu_stress_elements if on_gpu else policy.cpu_stress_elements
+    )
+    # A dimension of size 1 hides errors along it, and rows of different kinds need several rows.
+    sizes = {k: max(v, min(supported.main[k], 2)) for k, v in small.items()}
+    if rows(domain, sizes) < policy.stress_rows or elements(domain, sizes) > supported.limits.elements:
+        sizes = dict(supported.main)
+    return sizes, on_gpu and elements(domain, sizes) <= policy.gpu_elements
+
+
+@dataclass(frozen=True)
+class FixedInputs(KindsRule):
+    """A kernel reads inputs such as ``torch.ones`` and ``torch.arange``, which come with other values in use."""
+
+    name = "fixed inputs"
+    says = "outputs are right when inputs that are the same at every seed have other values"
+    seed = 90
+
+    def kinds(self, supported: SupportedCase, cheap: bool) -> Iterable[str]:
+        """Returns one kind: other values for all such inputs."""
+        return (OTHERS_FOR_FIXED,)
+
+
+@dataclass(frozen=True)
+class IntegerInputs(KindsRule):
+    """Outputs are right for repeated, negative and very large integers, and for rows that are all true or false."""
+
+    name = "integer inputs"
+    says = (
+        "outputs are right for repeated, negative and large integers, for those that the module names, for the greatest index, "
+        "and for all-true and all-false rows"
+    )
+    seed = 100
+
+    def kinds(self, supported: SupportedCase, cheap: bool) -> Iterable[str]:
+        """Returns values in the inputs' own range, some beyond it, and numbers that mean something."""
+        specs = supported.case.domain.inputs.values()
+        dtypes = {spec.dtype for spec in specs if isinstance(spec, TensorSpec)}
+        if any("int" in dtype for dtype in dtypes):
+            return (REPEATED, OUT_OF_RANGE, NAMED)
+        return (REPEATED,) if any(not dtype.startswith(("float", "bfloat")) for dtype in dtypes) else ()
+
+
+@dataclass(frozen=True)
+class Weights(KindsRule):
+    """Outputs are right for weights that training may reach, however the module initialises them."""
+
+    name = "weights"
+    says = "outputs are right for negative and zero weights, and NaN in a weight shows where it does in the original"
+    seed = 110
+
+    def kinds(self, supported: SupportedCase, cheap: bool) -> Iterable[str]:
+        """Returns the kinds of weights."""
+        return (SIGNED, WITH_NAN) if supported.nonfinite else (SIGNED,)
+
+    def fields(self, supported: SupportedCase, kind: str) -> dict[str, Any]:
+        """The kind is that of the weights."""
+        return {"state": kind}
+
+
+@dataclass(frozen=True)
+class Attributes(KindsRule):
+    """Outputs are right when the float attributes that ``SUPPORTS`` leaves open have other values."""
+
+    name = "attributes"
+    says = "outputs are right with other values of the attributes that SUPPORTS leaves open"
+    seed = 20
+
+    all_kinds: tuple[str, ...] = (OTHER, ACROSS_ONE, NEGATIVE)
+    """Kinds of values (``truth.weights``) where probes are cheap…"""
+    few_kinds: tuple[str, ...] = (ACROSS_ONE, NEGATIVE)
+    """…and in Triton's interpreter, or where inputs cannot be made small."""
+
+    def kinds(self, supported: SupportedCase, cheap: bool) -> Iterable[str]:
+        """Returns the kinds of values, if there are open attributes."""
+        return (self.all_kinds if cheap else self.few_kinds) if supported.open_attributes else ()
+
+    def fields(self, supported: SupportedCase, kind: str) -> dict[str, Any]:
+        """All open attributes get such values."""
+        return {"perturbed": supported.open_attributes, "values": kind}
+
+
+@dataclass(frozen=True)
+class Nonfinite(KindsRule):
+    """NaN and infinities come out as in the original, unless the target is marked ``nonfinite=False``."""
+
+    name = "nonfinite"
+    says = "NaN and infinities in the inputs come out where the original has them"
+    seed = 80
+
+    apart: tuple[str, ...] = ("NaN", "+inf", "-inf", "whole rows of -inf, and ±inf together")
+    """Values planted in the inputs (``truth.stress.PLANTED``), each in a probe of its own…"""
+    together: tuple[str, ...] = ("NaN and ±inf",)
+    """…or all in one probe, in Triton's interpreter or where inputs cannot be made small."""
+
+    def kinds(self, supported: SupportedCase, cheap: bool) -> Iterable[str]:
+        """Returns the planted values."""
+        planted = (self.apart if cheap else self.together) if supported.nonfinite else ()
+        if planted == self.together:
+            sizes, _ = stress_sizes(supported)
+            if rows(supported.case.domain, sizes) < len(PLANTED[planted[0]]):
+                return (*planted, self.apart[-1])  # for which there is no row
+        return planted
