@@ -15,9 +15,10 @@ from kernelllm_judge.core.records import Environment, KernelRecord, Target, Verd
 from kernelllm_judge.environment import find_environment, find_gpu
 from kernelllm_judge.isolation.isolation import IsolationError
 from kernelllm_judge.target.errors import TargetError, in_one_line
+from kernelllm_runtime.source.resolve import ProjectSources
 from pytest_kernelllm.commands.common import OK, REJECTED, find_target, settings_of
 from pytest_kernelllm.core.words import counted
-from pytest_kernelllm.discover.adoption import adopted_file, adoption_state
+from pytest_kernelllm.discover.adoption import adopted_file, adoption_state, why_missing
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.optimize.environment import difference, interpreting, same
@@ -195,7 +196,7 @@ def _why_not(session: Session, target: Target) -> str:
         return "there is no GPU here"
     match adoption_state(session.root, target):
         case "missing":
-            return f"there is no module {target.kernel}; apply its patch again, or remove kernel= from the marker"
+            return why_missing(ProjectSources(session.root), target)
         case "stale":
             return (
                 f"{target.name} changed since {target.kernel} was made; run pytest --kernelllm for a new one"

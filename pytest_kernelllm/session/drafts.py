@@ -17,9 +17,10 @@ from kernelllm_judge.core.records import (
     Target,
     Verdict,
 )
+from kernelllm_runtime.source.resolve import ProjectSources
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.words import counted
-from pytest_kernelllm.discover.adoption import adopted_file
+from pytest_kernelllm.discover.adoption import adopted_file, why_missing
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
 from pytest_kernelllm.session.complete import CompleteStage
 from pytest_kernelllm.session.render import RenderStage
@@ -86,7 +87,7 @@ class Drafts:
         draft = Outcome(target, ADOPTED)
         path = adopted_file(self._root, target)
         if path is None:
-            return replace(draft, reason=f"the adopted kernel {target.kernel} is not there"), completion
+            return replace(draft, reason=why_missing(ProjectSources(self._root), target)), completion
         try:
             source = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
