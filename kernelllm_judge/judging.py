@@ -38,6 +38,7 @@ from kernelllm_judge.rules.rule import Rule
 from kernelllm_judge.run.call import Judging
 from kernelllm_judge.sanitizing import sanitize_all
 from kernelllm_judge.shared.buffers import GpuBlockPool
+from kernelllm_judge.standing import versions
 from kernelllm_judge.supervisor import ForkServer, start_together
 from kernelllm_judge.timer import PUBLIC_SEED, Timer
 from kernelllm_judge.truth.outputs import OriginalError, ReferenceOutputs, Subject
@@ -185,6 +186,7 @@ class Judge:
             kernel_hash=candidate.kernel_hash,
             environment=self.environment,
             rule=outcome.rule,
+            versions=versions(rule.name for rule in self.rules),
             checks=tuple(findings.checks),
             timing=tuple(findings.timing),
             cases=tuple(findings.cases),

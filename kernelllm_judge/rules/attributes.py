@@ -11,9 +11,6 @@ from kernelllm_judge.rules.values import OutputRule
 from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.weights import ACROSS_ONE, NEGATIVE, OTHER
 
-SEED = 20
-"""Added to the first seed, so that inputs differ from those of other rules."""
-
 
 @dataclass(frozen=True)
 class Attributes(OutputRule):
@@ -33,4 +30,4 @@ class Attributes(OutputRule):
         sizes, cheap = stress_sizes(supported)
         kinds = self.all_kinds if cheap else self.few_kinds
         for number, kind in enumerate(kinds if names else ()):
-            yield supported.probe(self.name, sizes, SEED + number, perturbed=names, values=kind)
+            yield supported.probe(self.name, sizes, self.seed + number, perturbed=names, values=kind)

@@ -11,9 +11,6 @@ from kernelllm_judge.rules.values import OutputRule
 from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.variations import OTHERS_FOR_FIXED
 
-SEED = 90
-"""Added to the first seed, so that inputs differ from those of other rules."""
-
 
 @dataclass(frozen=True)
 class FixedInputs(OutputRule):
@@ -24,4 +21,4 @@ class FixedInputs(OutputRule):
 
     def probes(self, supported: SupportedCase) -> Iterable[Probe]:
         """Returns one probe with other values for all such inputs."""
-        yield supported.probe(self.name, stress_sizes(supported)[0], SEED, stress=OTHERS_FOR_FIXED)
+        yield supported.probe(self.name, stress_sizes(supported)[0], self.seed, stress=OTHERS_FOR_FIXED)

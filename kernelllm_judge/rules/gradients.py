@@ -17,9 +17,6 @@ from kernelllm_judge.run.comparison import check_outputs, check_updates
 from kernelllm_judge.truth.gradients import LAYOUTS, PARAMETER
 from kernelllm_judge.truth.probes import Probe
 
-SEED = 120
-"""Added to the first seed, so that inputs differ from those of other rules."""
-
 FROZEN = 4
 """Inputs and parameters that are frozen alone, at most; all parameters are frozen together, too."""
 
@@ -50,7 +47,7 @@ class GradientsRule(Rule):
         """Returns one probe for each layout of the gradients of outputs."""
         sizes, _ = stress_sizes(supported)
         for number, layout in enumerate(LAYOUTS if supported.case.domain.grad else ()):
-            yield supported.probe(self.name, sizes, SEED + number, incoming=layout)
+            yield supported.probe(self.name, sizes, self.seed + number, incoming=layout)
 
     def check_run(self, run: ProbeRun) -> None:
         """Runs the probe again with its backward pass, and compares the gradients."""

@@ -12,9 +12,6 @@ from kernelllm_judge.rules.values import OutputRule
 from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.variations import NAMED, OUT_OF_RANGE, REPEATED
 
-SEED = 100
-"""Added to the first seed, so that inputs differ from those of other rules."""
-
 
 @dataclass(frozen=True)
 class IntegerInputs(OutputRule):
@@ -32,7 +29,7 @@ class IntegerInputs(OutputRule):
         dtypes = {spec.dtype for spec in specs if isinstance(spec, TensorSpec)}
         sizes, _ = stress_sizes(supported)
         if any(not dtype.startswith(("float", "bfloat")) for dtype in dtypes):
-            yield supported.probe(self.name, sizes, SEED, stress=REPEATED)
+            yield supported.probe(self.name, sizes, self.seed, stress=REPEATED)
         if any("int" in dtype for dtype in dtypes):
-            yield supported.probe(self.name, sizes, SEED + 1, stress=OUT_OF_RANGE)
-            yield supported.probe(self.name, sizes, SEED + 2, stress=NAMED)
+            yield supported.probe(self.name, sizes, self.seed + 1, stress=OUT_OF_RANGE)
+            yield supported.probe(self.name, sizes, self.seed + 2, stress=NAMED)

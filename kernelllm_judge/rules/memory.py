@@ -9,9 +9,6 @@ from kernelllm_judge.rules.rule import Rule, SupportedCase
 from kernelllm_judge.rules.sizes import corners
 from kernelllm_judge.truth.probes import Limits, Probe, fit
 
-SEED = 110
-"""Added to the first seed, so that inputs differ from those of other rules."""
-
 
 @dataclass(frozen=True)
 class Memory(Rule):
@@ -34,4 +31,4 @@ class Memory(Rule):
             limits=Limits(policy.cpu_stress_elements, policy.cpu_stress_elements),
         )
         for number, sizes in enumerate([dict(small.main), *corners(small)[:2]]):
-            yield supported.probe(self.name, sizes, SEED + number)
+            yield supported.probe(self.name, sizes, self.seed + number)

@@ -11,9 +11,6 @@ from kernelllm_judge.rules.values import OutputRule
 from kernelllm_judge.truth.probes import Probe, rows
 from kernelllm_judge.truth.stress import PLANTED
 
-SEED = 80
-"""Added to the first seed, so that inputs differ from those of other rules."""
-
 
 @dataclass(frozen=True)
 class Nonfinite(OutputRule):
@@ -34,4 +31,4 @@ class Nonfinite(OutputRule):
         if planted == self.together and rows(supported.case.domain, sizes) < len(PLANTED[planted[0]]):
             planted = (*planted, self.apart[-1])  # for which there is no row
         for number, values in enumerate(planted):
-            yield supported.probe(self.name, sizes, SEED + number, stress=values)
+            yield supported.probe(self.name, sizes, self.seed + number, stress=values)

@@ -14,12 +14,6 @@ from kernelllm_judge.rules.rule import SupportedCase
 from kernelllm_judge.rules.values import OutputRule
 from kernelllm_judge.truth.probes import Probe, elements, innermost
 
-SEED = 30
-"""Added to the first seed, so that inputs differ from those of other rules."""
-
-COMPARED_SEED = 140
-"""Added to the first seed, for sizes next to those with which the candidate compares."""
-
 MOST_COMPARED = 64
 """Such sizes of one case that are tried, at most; of more, randomly chosen ones."""
 
@@ -44,11 +38,11 @@ class Sizes(OutputRule):
         """Returns one probe for each of these sizes that are not the main ones."""
         at_corners = corners(supported)
         for number, sizes in enumerate(at_corners):
-            yield supported.probe(self.name, sizes, SEED + number)
+            yield supported.probe(self.name, sizes, self.seed + number)
         known = (*at_corners, supported.main)
         beside = [sizes for sizes in beside_compared(supported) if sizes not in known]
         for number, sizes in enumerate(beside[:MOST_COMPARED]):
-            yield supported.probe(self.name, sizes, COMPARED_SEED + number)
+            yield supported.probe(self.name, sizes, self.seed + 512 + number)
 
 
 def corners(supported: SupportedCase) -> list[dict[str, int]]:

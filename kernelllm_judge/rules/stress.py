@@ -10,9 +10,6 @@ from kernelllm_judge.rules.values import OutputRule
 from kernelllm_judge.truth.probes import Probe, elements, fit, rows
 from kernelllm_judge.truth.stress import WHOLE_HALVES
 
-SEED = 50
-"""Added to the first seed, so that inputs differ from those of other rules."""
-
 
 @dataclass(frozen=True)
 class Stress(OutputRule):
@@ -58,7 +55,7 @@ class Stress(OutputRule):
         """Returns one probe for each kind of stress."""
         sizes, cheap = stress_sizes(supported)
         for number, kind in enumerate(self.all_kinds if cheap else self.few_kinds):
-            yield supported.probe(self.name, sizes, SEED + number, stress=kind)
+            yield supported.probe(self.name, sizes, self.seed + number, stress=kind)
 
 
 def stress_sizes(supported: SupportedCase) -> tuple[dict[str, int], bool]:

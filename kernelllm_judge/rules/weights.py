@@ -11,9 +11,6 @@ from kernelllm_judge.rules.values import OutputRule
 from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.weights import SIGNED, WITH_NAN
 
-SEED = 110
-"""Added to the first seed, so that inputs differ from those of other rules."""
-
 
 @dataclass(frozen=True)
 class Weights(OutputRule):
@@ -26,4 +23,4 @@ class Weights(OutputRule):
         """Returns one probe for each kind of weights."""
         sizes, _ = stress_sizes(supported)
         for number, kind in enumerate((SIGNED, WITH_NAN) if supported.nonfinite else (SIGNED,)):
-            yield supported.probe(self.name, sizes, SEED + number, state=kind)
+            yield supported.probe(self.name, sizes, self.seed + number, state=kind)

@@ -21,7 +21,7 @@ from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.discover.adoption import adopted_file, adoption_state, why_missing
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.generate.protocol import GenerateError
-from pytest_kernelllm.optimize.environment import difference, interpreting, same
+from pytest_kernelllm.optimize.environment import applies, difference, interpreting
 from pytest_kernelllm.session.session import Session, open_session
 
 HELP = (
@@ -71,8 +71,8 @@ class KnownVerdicts:
     records: tuple[KernelRecord, ...]
 
     def holds(self, verdict: Verdict) -> bool:
-        """Returns whether a verdict was given in this environment."""
-        return same(verdict.environment, self.here)
+        """Returns whether a verdict was given in this environment, and stands."""
+        return applies(verdict, self.here)
 
 
 # --------------------------------------------------------------------------- the machine
@@ -216,5 +216,5 @@ def _reserve(session: Session, target: Target, known: KnownVerdicts) -> str:
     if any(map(known.holds, correct)):
         return ", verified in this environment"
     if correct:
-        return f", although it was verified {difference(correct[0].environment, known.here)}"
+        return f", although it was verified {difference(correct[0], known.here)}"
     return "; the store has no verdict on it"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -77,6 +79,13 @@ def why_missing(project: ProjectSources, target: Target) -> str:
     if fitting is None:
         return f"{what}; apply its patch again, or remove kernel= from the marker"
     return f"{what}; {fitting} was made for it, so run kernelllm-check --fix, which writes that name"
+
+
+def verified_under(source: str) -> str:
+    """Returns the number of the policy under which a kernel module was verified, from its header; empty if that says none."""
+    header = "".join(itertools.takewhile(lambda line: line.startswith("#"), source.splitlines(keepends=True)))
+    found = re.search(r"^# verified: .*\bpolicy (\d+)", header.replace("\n#   ", " "), re.MULTILINE)
+    return found[1] if found else ""
 
 
 def made_for(content: bytes) -> str | None:

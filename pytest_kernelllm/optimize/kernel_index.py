@@ -17,7 +17,7 @@ from kernelllm_judge.core.records import Environment, KernelRecord
 from kernelllm_runtime.source.marks import Mark, find_marks, kernelbench_mark
 from kernelllm_runtime.source.resolve import Origin, ProjectSources
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.optimize.environment import difference, same
+from pytest_kernelllm.optimize.environment import applies, difference
 from pytest_kernelllm.optimize.report import UNKNOWN
 from pytest_kernelllm.store import Store
 
@@ -82,13 +82,13 @@ class KernelIndex:
         current = [r for each in marked for r in each.records if r.source_hash == each.source_hash]
         if not current:
             raise NoKernel("its source changed since its kernel was verified")
-        here = [r for r in current if same(r.verdict.environment, self._environment)]
+        here = [r for r in current if applies(r.verdict, self._environment)]
         accepted = [r for r in here if r.verdict.accepted]
         if accepted:
             return sorted(accepted, key=_by_speed)
         if any(r.verdict.correct for r in here):
             raise NoKernel("its verified kernels are not faster here")
-        if elsewhere := [r.verdict.environment for r in current if r.verdict.accepted]:
+        if elsewhere := [r.verdict for r in current if r.verdict.accepted]:
             raise NoKernel(f"its kernel was verified {difference(elsewhere[0], self._environment)}")
         raise NoKernel("no candidate for it was accepted")
 

@@ -20,6 +20,7 @@ from kernelllm_judge.core.records import (
 )
 from kernelllm_judge.environment import Gpu, find_gpu
 from kernelllm_judge.isolation.isolation import Isolation, probe_isolation
+from kernelllm_judge.standing import standing
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.overrides import Overrides
 from pytest_kernelllm.core.words import counted
@@ -33,7 +34,7 @@ from pytest_kernelllm.store.verdicts import VerdictKey
 
 
 class JudgeStage:
-    """Verdicts by target and candidate. Nothing that the store holds is judged again."""
+    """Verdicts by target and candidate. Nothing that the store holds is judged again, as long as it stands."""
 
     def __init__(
         self,
@@ -142,6 +143,8 @@ class JudgeStage:
         return replace(terms, min_speedup=self._settings.min_speedup, baseline=self._settings.baseline)
 
     def _answers(self, record: KernelRecord) -> bool:
-        """Whether a stored verdict answers what this run asks: one on a correct kernel may lack its speed."""
+        """Whether a stored verdict answers what this run asks: it stands, and one on a correct kernel may lack its speed."""
+        if not standing(record.verdict).stands:
+            return False
         timed = self._settings.timing and self.environment.device == "cuda"
         return bool(record.verdict.timing) or not (timed and record.verdict.correct)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kernelllm_judge.core.kernel_module import renamed
 from kernelllm_judge.core.records import Candidate, Completion, Target
-from kernelllm_judge.render.version import RENDER_VERSION
+from kernelllm_judge.render.version import render_version
 from pytest_kernelllm.session.memo import Memo
 from pytest_kernelllm.session.processes import PreparingLost
 from pytest_kernelllm.store import Store
@@ -44,7 +44,7 @@ class RenderStage:
             SessionError: the target cannot be imported, built or called.
         """
         device = "gpu" if self._on_gpu() else ""
-        version = " ".join(filter(None, (RENDER_VERSION, device, self._inputs(target))))
+        version = " ".join(filter(None, (render_version(), device, self._inputs(target))))
         key = RenderingKey(target.source_hash, completion, version)
         try:
             made = self._memo.get(key, lambda: self._make(target, completion))
@@ -57,5 +57,7 @@ def for_target(candidate: Candidate, target: Target) -> Candidate:
     """Returns the candidate under the target's name of today: a file that moves keeps its hashes."""
     if candidate.target == target.id:
         return candidate
-    others = tuple(renamed(source, target.id) for source in candidate.others)
-    return replace(candidate, target=target.id, source=renamed(candidate.source, target.id), others=others)
+    source, *others = (
+        renamed(source, target.id, target.source_hash) for source in (candidate.source, *candidate.others)
+    )
+    return replace(candidate, target=target.id, source=source, others=tuple(others))

@@ -354,7 +354,9 @@ def test_classes_of_equal_text_that_read_something_else_differ(project, text):
 
 
 def test_classes_of_equal_text_have_a_hash_of_their_own_name(project):
-    text = "from pytest_kernelllm import triton_candidate\nclass A:\n    @triton_candidate\n    class M: ...\n"
+    text = (
+        "from pytest_kernelllm import triton_candidate\nclass A:\n    @triton_candidate\n    class M: ...\n"
+    )
     root = project.write(m=text, n=text, o=text.replace("class A", "class B"))
     hashes = {target.id: target.source_hash for target in scan([root], root).targets}
     assert hashes["m.py::A.M"] == hashes["n.py::A.M"] != hashes["o.py::B.M"]
