@@ -171,4 +171,5 @@ class StoreFolder:
         ignore = self.path / ".gitignore"
         if not ignore.exists():
             write_atomic(ignore, b"*\n")
-            self.mark_current()
+            if self.current:
+                self.mark_current()
