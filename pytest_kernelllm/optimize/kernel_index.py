@@ -72,7 +72,7 @@ class KernelIndex:
         return found
 
     def _find(self, cls: type[nn.Module]) -> Sequence[KernelRecord]:
-        marked = [each for each in self._marked if each.names(cls)]
+        marked = [each for each in self._marked if each.names(cls)] or self._copies(cls)
         if not marked:
             raise NoKernel(UNKNOWN)
         if self._environment is None:
@@ -91,6 +91,18 @@ class KernelIndex:
         if elsewhere := [r.verdict for r in current if r.verdict.accepted]:
             raise NoKernel(f"its kernel was verified {difference(elsewhere[0], self._environment)}")
         raise NoKernel("no candidate for it was accepted")
+
+    def _copies(self, cls: type) -> list[_Marked]:
+        """The marked target that a class is, where the store knows its source as that of another, equal one."""
+        root = self._store.path.absolute().parent
+        file = Path(getattr(sys.modules.get(cls.__module__), "__file__", None) or "").absolute()
+        if not file.is_relative_to(root):
+            return []
+        found = [each for each in _marks_of(file, ProjectSources(root)).values() if each.names(cls)]
+        return [
+            replace(each, records=tuple(r for r in self._store.verdicts if r.source_hash == each.source_hash))
+            for each in found
+        ]
 
     @cached_property
     def _marked(self) -> list[_Marked]:

@@ -68,10 +68,10 @@ def renderings() -> Golden:
     sys.path[:0] = [str(ROOT / "tests" / "helpers")]
     import completions
     import survey
-    from kernelllm_judge.core.records import Completion
-    from kernelllm_judge.target.live import LiveTarget, load_target
-    from kernelllm_judge.render.render import RenderError, render
 
+    from kernelllm_judge.core.records import Completion
+    from kernelllm_judge.render.render import RenderError, render
+    from kernelllm_judge.target.live import LiveTarget, load_target
     from pytest_kernelllm.discover.scan import scan_file
     from pytest_kernelllm.generate.inductor.generator import InductorGenerator
     from pytest_kernelllm.generate.protocol import Request
