@@ -161,6 +161,7 @@ def normalised(node: ast.AST, ignore: Callable[[ast.expr], bool], with_imports: 
         with_imports: whether import statements count.
     """
     pieces: list[str] = []
+    skipped: type[ast.stmt] | types.UnionType
     skipped = ast.Pass if with_imports else ast.Pass | ast.Import | ast.ImportFrom
     _normalise(node, ignore, skipped, pieces.append)
     return "".join(pieces)

@@ -22,7 +22,8 @@ from pytest_kernelllm.store.verdicts import VerdictFiles, VerdictKey, verdict_of
 
 def upgrade(folder: StoreFolder, root: Path) -> None:
     """Gives what is known of the project's targets the names of today; the earlier entries stay until ``gc``."""
-    verdicts, runs, hashes = VerdictFiles(folder), RunFiles(folder), {}
+    verdicts, runs = VerdictFiles(folder), RunFiles(folder)
+    hashes: dict[str, str] = {}
     for target, earlier in _targets(folder, root):
         hashes[earlier] = target.source_hash
         old, new = folder.target(earlier), folder.target(target.source_hash)
