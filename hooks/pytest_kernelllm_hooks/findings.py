@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -10,10 +11,11 @@ from pathlib import Path
 from kernelllm_judge.core.kernel_module import DIGEST_LINE, unmodified
 from kernelllm_judge.core.targets import Target
 from kernelllm_runtime.source.resolve import ProjectSources, label
+from kernelllm_runtime.source.scan import mark_of
+from kernelllm_runtime.source.source_hash import unknown_packages
 from pytest_kernelllm.discover.adoption import adopted_file, fits, name_that_fits, why_missing
 from pytest_kernelllm.discover.scan import Problem, scan_file
 from pytest_kernelllm_hooks.changes import changes
-from pytest_kernelllm_hooks.packages import missing_packages
 
 
 class Doubt(Problem):
@@ -75,7 +77,9 @@ def _adopted(project: ProjectSources, target: Target) -> Iterator[Problem]:
     yield from _edited(project.root, file, f"the kernel of {target.id}", again)
     if fits(project, target, file.read_bytes()):
         return
-    if missing := missing_packages(project, project.root / target.path):
+    # Where torch is installed this is the project's own environment, and the project lacks them as well.
+    marked = None if importlib.util.find_spec("torch") else mark_of(project, target)
+    if missing := sorted(unknown_packages(project, *marked)) if marked else []:
         what = f"cannot tell whether {target.kernel} is stale: {', '.join(missing)} not installed here"
         advice = "name it in the hook's additional_dependencies, or set language: system"
         yield Doubt(target.path, target.line, f"{what}; {advice}")

@@ -47,7 +47,21 @@ def source_hash(project: ProjectSources, module: Module, mark: Mark, version: in
         mark: the marker.
         version: ``VERSION``, or ``EARLIER`` for the hash that the version before gave the same source.
     """
-    closure = _Closure(project, by_path=version == EARLIER)
+    closure = _closure(project, module, mark, by_path=version == EARLIER)
+    name = "" if version == EARLIER else ".".join(mark.expression)
+    return hashlib.sha256("\n".join([str(version), name, *closure.entries()]).encode()).hexdigest()
+
+
+def unknown_packages(project: ProjectSources, module: Module, mark: Mark) -> set[str]:
+    """Returns the top-level modules that the marked class reaches and that are not installed here; the arguments are those above."""
+    closure = _closure(project, module, mark)
+    closure.entries()
+    known = {"", *_IN_ENVIRONMENT, *sys.stdlib_module_names}
+    return {top for top in closure.outside - known if distribution(top) == top}
+
+
+def _closure(project: ProjectSources, module: Module, mark: Mark, *, by_path: bool = False) -> _Closure:
+    closure = _Closure(project, by_path=by_path)
     if mark.node is not None:
         closure.add(module, "class", mark.node)
     if (
@@ -60,8 +74,7 @@ def source_hash(project: ProjectSources, module: Module, mark: Mark, version: in
     for option in mark.options:
         if option.arg != "kernel":
             closure.add(module, f"option {option.arg or '**'}", option.value)
-    name = "" if version == EARLIER else ".".join(mark.expression)
-    return hashlib.sha256("\n".join([str(version), name, *closure.entries()]).encode()).hexdigest()
+    return closure
 
 
 class _Closure:
@@ -71,6 +84,7 @@ class _Closure:
         self.project = project
         self._by_path = by_path
         self._numbers: dict[Path, int] = {}
+        self.outside: set[str] = set()
         self._lines: set[str] = set()
         self._seen: set[Origin] = set()
         self._queue: list[tuple[Module, str, ast.AST]] = []
@@ -111,8 +125,9 @@ class _Closure:
     def _reach(self, reader: str, origin: Origin) -> None:
         if origin.module is None:
             folder = "" if self._by_path else origin.folder
-            package = distribution(origin.name.partition(".")[0])
-            self._lines.add(f"{reader} = {folder}{origin.name} {package}")
+            top = origin.name.partition(".")[0]
+            self.outside.add(top)
+            self._lines.add(f"{reader} = {folder}{origin.name} {distribution(top)}")
             return
         self._lines.add(f"{reader} = {self._named(origin.module)} {origin.name}")
         if origin in self._seen:

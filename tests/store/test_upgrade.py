@@ -1,4 +1,7 @@
-"""A store that commit d55e4e8 wrote, under policy 32 (one verdict under 31), with the project it belongs to, opened today."""
+"""A store that commit d55e4e8 wrote, under policy 32 (one verdict under 31), with the project it belongs to, opened today.
+
+Left out are renderings; white space in the JSON is less.
+"""
 
 import json
 import shutil
