@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kernelllm_judge.core.records import Environment
-from kernelllm_judge.policy import POLICY_VERSION
+from kernelllm_judge.standing import policy
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def find_environment(device: Literal["auto", "cpu", "cuda"] = "auto", arch: str 
         torch=_version("torch"),
         triton=_version("triton"),
         python=".".join(platform.python_version_tuple()[:2]),
-        policy=POLICY_VERSION,
+        policy=policy(),
     )
 
 

@@ -35,6 +35,7 @@ from kernelllm_judge.policy import Policy
 from kernelllm_judge.rules.catalog import RULES
 from kernelllm_judge.rules.rule import Rule
 from kernelllm_judge.shared.buffers import GpuBlockPool
+from kernelllm_judge.standing import versions
 from kernelllm_judge.supervisor import ForkServer, start_together
 from kernelllm_judge.timer import JUDGE, PUBLIC_SEED, Timer
 from kernelllm_judge.truth.outputs import OriginalError, ReferenceOutputs, Subject
@@ -182,6 +183,7 @@ class Judge:
             kernel_hash=candidate.kernel_hash,
             environment=self.environment,
             rule=outcome.rule,
+            versions=versions(rule.name for rule in self.rules),
             checks=tuple(findings.checks),
             timing=tuple(findings.timing),
             cases=tuple(findings.cases),

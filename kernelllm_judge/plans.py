@@ -10,12 +10,12 @@ from kernelllm_judge.core.kernel_module import KernelModuleError, read_supports
 from kernelllm_judge.core.records import Case, Domain
 from kernelllm_judge.findings import Decision
 from kernelllm_judge.policy import Policy
-from kernelllm_judge.rules.rule import Rule, SupportedCase
+from kernelllm_judge.rules.rule import Rule, SupportedCase, seed_of
 from kernelllm_judge.static_check.compared import compared_numbers
 from kernelllm_judge.truth.probes import Limits, Probe, fit
 from kernelllm_judge.truth.variations import OTHERS_THAN_GIVEN
 
-SUBSTITUTE_SEED = 130
+SUBSTITUTE_SEED = seed_of("substitutes")
 """Added to the first seed, so that these inputs differ from those of every rule."""
 
 

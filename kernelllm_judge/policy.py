@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-POLICY_VERSION = "32"
-"""Part of every verdict's environment: verdicts under another version do not count. Raise it with every
-change of what is accepted."""
-
 
 @dataclass(frozen=True)
 class Policy:

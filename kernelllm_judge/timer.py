@@ -16,7 +16,7 @@ from kernelllm_judge.core.records import Timing
 from kernelllm_judge.findings import WAITING, Durations, OutOfMemory
 from kernelllm_judge.gpu_lock import Hold, hold_gpu
 from kernelllm_judge.plans import Plan
-from kernelllm_judge.rules.rule import Rule, TimedCall
+from kernelllm_judge.rules.rule import Rule, TimedCall, seed_of
 from kernelllm_judge.run.backward import Backward, upload_backward
 from kernelllm_judge.run.call import Judging, ProbeRun, call, run_probe, upload
 from kernelllm_judge.run.right_before import RightBefore
@@ -29,7 +29,7 @@ from kernelllm_judge.truth.gradients import Gradients
 from kernelllm_judge.truth.prepared import PreparedProbe
 from kernelllm_judge.truth.probes import Probe
 
-SEED = 100
+SEED = seed_of("timer")
 """Added to the first seed, so that inputs differ from those of the rules."""
 
 JUDGE = "the judge's process"

@@ -177,7 +177,11 @@ class Kernel:
             return False
         root = Path(self.marker.as_posix().removesuffix(path))
 
-        from kernelllm_runtime.source.scan import scan_file
+        from kernelllm_runtime.source.resolve import ProjectSources
+        from kernelllm_runtime.source.scan import earlier_hash, scan_file
 
-        found = (target for target in scan_file(self.marker, root).targets if target.name == name)
-        return all(target.source_hash != header["hash"] for target in found)
+        project = ProjectSources(root)
+        targets = scan_file(self.marker, root, project=project).targets
+        found = [target for target in targets if target.name == name]
+        # An earlier version's hash is as good: it covers the place of files as well.
+        return all(header["hash"] not in (t.source_hash, earlier_hash(project, t)) for t in found)

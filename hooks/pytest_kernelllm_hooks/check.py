@@ -20,12 +20,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not files:
         return 0
 
-    from pytest_kernelllm_hooks.findings import Doubt, findings, from_here
+    from pytest_kernelllm_hooks.findings import Doubt, Misnamed, findings, fix, from_here
 
-    found = list(dict.fromkeys(findings(files, root)))
-    for finding in found:
-        print(f"{from_here(root, finding.path)}:{finding.line}: {finding.message}")
-    return int(any(not isinstance(finding, Doubt) for finding in found))
+    failed = False
+    for finding in dict.fromkeys(findings(files, root)):
+        message = finding.message
+        kernel = fix(root, finding) if options.fix and isinstance(finding, Misnamed) else None
+        if kernel is not None:
+            message = f"{message.partition(';')[0]}; now it names {kernel}"
+        failed = failed or not (kernel or isinstance(finding, Doubt))
+        print(f"{from_here(root, finding.path)}:{finding.line}: {message}")
+    return int(failed)
 
 
 def _below(root: Path) -> Iterator[Path]:
@@ -41,6 +46,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("files", nargs="*", help="changed files, as pre-commit passes them (default: all)")
     parser.add_argument(
         "--all", action="store_true", help="check every Python file below the root, whichever are named"
+    )
+    parser.add_argument(
+        "--fix",
+        action="store_true",
+        help="write the names of kernels that were moved or renamed into markers",
     )
     parser.add_argument(
         "--root", default=".", metavar="DIR", help="the project's root, as pytest's rootdir (default .)"

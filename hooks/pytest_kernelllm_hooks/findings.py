@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -10,14 +11,19 @@ from pathlib import Path
 from kernelllm_judge.core.kernel_module import DIGEST_LINE, unmodified
 from kernelllm_judge.core.targets import Target
 from kernelllm_runtime.source.resolve import ProjectSources, label
-from pytest_kernelllm.discover.adoption import adopted_file, made_for
-from pytest_kernelllm.discover.scan import Problem
+from kernelllm_runtime.source.scan import mark_of
+from kernelllm_runtime.source.source_hash import unknown_packages
+from pytest_kernelllm.discover.adoption import adopted_file, fits, name_that_fits, why_missing
+from pytest_kernelllm.discover.scan import Problem, scan_file
 from pytest_kernelllm_hooks.changes import changes
-from pytest_kernelllm_hooks.packages import missing_packages
 
 
 class Doubt(Problem):
     """Something that cannot be checked here; it does not fail the hook."""
+
+
+class Misnamed(Problem):
+    """A marker whose ``kernel=`` names no file. ``fix`` writes the name of the kernel that fits, if there is one."""
 
 
 def findings(files: Iterable[Path], root: Path) -> Iterator[Problem]:
@@ -40,6 +46,22 @@ def findings(files: Iterable[Path], root: Path) -> Iterator[Problem]:
             yield from _adopted(project, target)
 
 
+def fix(root: Path, problem: Misnamed) -> str | None:
+    """Writes the name of the kernel that was made for a marker's class into the marker; returns it, or None if there is none.
+
+    Raises:
+        EditError: the marker cannot be edited safely.
+    """
+    from pytest_kernelllm.suggest.edit import set_kernel
+
+    file, project = root / problem.path, ProjectSources(root)
+    target = next(t for t in scan_file(file, root, project=project).targets if t.line == problem.line)
+    kernel = name_that_fits(project, target)
+    if kernel is not None:
+        file.write_bytes(set_kernel(file.read_bytes(), target, kernel, root))
+    return kernel
+
+
 def from_here(root: Path, path: str) -> str:
     """Converts a path relative to the project root to one relative to the working directory."""
     return Path(os.path.relpath(root / path)).as_posix()
@@ -50,14 +72,14 @@ def _adopted(project: ProjectSources, target: Target) -> Iterator[Problem]:
     file = adopted_file(project.root, target)
     again = f"run pytest --kernelllm-only {from_here(project.root, target.path)} for a new one"
     if file is None:
-        what = f"{target.name} names the kernel {target.kernel}, which does not exist"
-        advice = "apply its patch again, or remove kernel= from the marker"
-        yield Problem(target.path, target.line, f"{what}; {advice}")
+        yield Misnamed(target.path, target.line, why_missing(project, target))
         return
     yield from _edited(project.root, file, f"the kernel of {target.id}", again)
-    if made_for(file.read_bytes()) == target.source_hash:
+    if fits(project, target, file.read_bytes()):
         return
-    if missing := missing_packages(project, project.root / target.path):
+    # Where torch is installed this is the project's own environment, and the project lacks them as well.
+    marked = None if importlib.util.find_spec("torch") else mark_of(project, target)
+    if missing := sorted(unknown_packages(project, *marked)) if marked else []:
         what = f"cannot tell whether {target.kernel} is stale: {', '.join(missing)} not installed here"
         advice = "name it in the hook's additional_dependencies, or set language: system"
         yield Doubt(target.path, target.line, f"{what}; {advice}")

@@ -150,10 +150,16 @@ def signed(source: str, provenance: Provenance) -> str:
     return stamped(provenance.header() + body)
 
 
-def renamed(source: str, target: str) -> str:
-    """Returns the same kernel module, its digest renewed, for a target that has this name now."""
-    first, _, rest = source.partition("\n")
-    return stamped(f"{_PROVENANCE[0]}{target}\n{rest}") if first.startswith(_PROVENANCE[0]) else source
+def renamed(source: str, target: str, source_hash: str) -> str:
+    """Returns the same kernel module, its digest renewed, for a target that has this name and this source hash now."""
+    header, body = _header(source)
+    if not header.startswith(_PROVENANCE[0]):
+        return source
+    for start, value in ((_PROVENANCE[0], target), (_PROVENANCE[2], source_hash)):
+        header = re.sub(
+            f"^{start}.*$", lambda _, line=start + value: line, header, count=1, flags=re.MULTILINE
+        )
+    return stamped(header + body)
 
 
 def _header(text: str) -> tuple[str, str]:

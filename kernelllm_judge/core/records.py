@@ -217,13 +217,13 @@ class Environment(Record):
     torch: str = ""
     triton: str = ""
     python: str = ""
-    policy: str = ""
-    """Version of the judge's rules."""
+    policy: str = field(default="", compare=False)
+    """Number of the judge's rules as a whole, for people. What a verdict rests on are its ``versions``."""
 
     @property
     def key(self) -> str:
         """Short hash that names this environment in the store."""
-        text = "\0".join(f"{k}={v}" for k, v in sorted(self.to_json().items()))
+        text = "\0".join(f"{k}={v}" for k, v in sorted(self.to_json().items()) if k != "policy")
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -253,6 +253,8 @@ class Verdict(Record):
     environment: Environment
     rule: str = ""
     """The rule (``judge.rules``) that a rejected candidate broke; empty for other verdicts."""
+    versions: Mapping[str, int] = field(default_factory=dict)
+    """Versions of the rules in force, and of the judge's parts, see ``standing``; empty before rules had versions."""
     checks: tuple[Check, ...] = ()
     timing: tuple[Timing, ...] = ()
     cases: tuple[str, ...] = ()

@@ -41,7 +41,6 @@ class GradientsRule(Rule):
 
     name = "gradients"
     says = "gradients are right, where the target asks for them, however those of its outputs lie in memory"
-    seed = 120
 
     def probes(self, supported: SupportedCase) -> Iterable[Probe]:
         """Returns one probe for each layout of the gradients of outputs."""

@@ -22,7 +22,6 @@ class Memory(Rule):
         "no kernel reads or writes outside its tensors, reads memory that nothing has written, or has programs "
         "that race; in Triton's interpreter, also where the candidate runs on a GPU"
     )
-    seed = 110
 
     def interpreted_probes(self, supported: SupportedCase) -> Iterable[Probe]:
         """Returns small probes at the main sizes, at primes, and at the low ends of the ranges."""

@@ -131,7 +131,6 @@ class Stress(KindsRule):
 
     name = "stress"
     says = "outputs are right for scaled, shifted, negative, zero, sparse, equal and extreme inputs"
-    seed = 50
 
     all_kinds: tuple[str, ...] = (
         *("×0.0001", "×0.01", "×8", "×10000", "shifted", "large-row", "equal-row", "equal-value"),
@@ -169,7 +168,6 @@ class FixedInputs(KindsRule):
 
     name = "fixed inputs"
     says = "outputs are right when inputs that are the same at every seed have other values"
-    seed = 90
 
     def kinds(self, supported: SupportedCase, cheap: bool) -> Iterable[str]:
         """Returns one kind: other values for all such inputs."""
@@ -185,7 +183,6 @@ class IntegerInputs(KindsRule):
         "outputs are right for repeated, negative and large integers, for those that the module names, for the greatest index, "
         "and for all-true and all-false rows"
     )
-    seed = 100
 
     def kinds(self, supported: SupportedCase, cheap: bool) -> Iterable[str]:
         """Returns values in the inputs' own range, some beyond it, and numbers that mean something."""
@@ -202,7 +199,6 @@ class Weights(KindsRule):
 
     name = "weights"
     says = "outputs are right for negative and zero weights, and NaN in a weight shows where it does in the original"
-    seed = 110
 
     def kinds(self, supported: SupportedCase, cheap: bool) -> Iterable[str]:
         """Returns the kinds of weights."""
@@ -219,7 +215,6 @@ class Attributes(KindsRule):
 
     name = "attributes"
     says = "outputs are right with other values of the attributes that SUPPORTS leaves open"
-    seed = 20
 
     all_kinds: tuple[str, ...] = (OTHER, ACROSS_ONE, NEGATIVE)
     """Kinds of values (``truth.weights``) where probes are cheap…"""
@@ -241,7 +236,6 @@ class Nonfinite(KindsRule):
 
     name = "nonfinite"
     says = "NaN and infinities in the inputs come out where the original has them"
-    seed = 80
 
     apart: tuple[str, ...] = ("NaN", "+inf", "-inf", "whole rows of -inf, and ±inf together")
     """Values planted in the inputs (``truth.stress.PLANTED``), each in a probe of its own…"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,8 +16,14 @@ from kernelllm_judge.run.call import ProbeRun, Uploaded, upload
 from kernelllm_judge.run.original import OriginalCall, call_original
 from kernelllm_judge.run.right_before import RightBefore
 from kernelllm_judge.shared.buffers import ALIGNMENT
+from kernelllm_judge.standing import versions
 from kernelllm_judge.timing.measure import Measurement
 from kernelllm_judge.truth.probes import Limits, Probe
+
+
+def seed_of(name: str) -> int:
+    """Returns what is added to the judge's first seed for inputs of this name's own: there is room for a thousand."""
+    return (1 + zlib.crc32(name.encode()) % (1 << 20)) << 10
 
 
 @dataclass(frozen=True)
@@ -129,10 +136,18 @@ class Rule:
     """Whether the rule can be left out, to show that it catches something that no other rule does."""
     device: ClassVar[Literal["any", "cpu", "cuda"]] = "any"
     """Where the judge applies the rule."""
-    seed: ClassVar[int] = 0
-    """Added to the judge's first seed, so that inputs differ from those of other rules."""
     main: ClassVar[bool] = False
     """Whether its probes run before ``check_case``."""
+
+    @property
+    def version(self) -> int:
+        """Which version of the rule this is, see ``standing.CHANGES``."""
+        return versions([self.name])[self.name]
+
+    @property
+    def seed(self) -> int:
+        """Added to the first seed, so that inputs differ from those of other rules."""
+        return seed_of(self.name)
 
     def check_source(self, source: str, findings: Findings) -> None:
         """Checks the kernel module's source, before any of it runs."""

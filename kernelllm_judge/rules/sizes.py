@@ -33,8 +33,6 @@ class Sizes(OutputRule):
         "outputs are right at the corners of the declared sizes, at primes, and on both sides of each number with which the "
         "candidate compares"
     )
-    seed = 30
-    compared_seed = 140
     """The same, for sizes next to those with which the candidate compares."""
 
     def probes(self, supported: SupportedCase) -> Iterable[Probe]:
@@ -45,7 +43,7 @@ class Sizes(OutputRule):
         known = (*at_corners, supported.main)
         beside = [sizes for sizes in beside_compared(supported) if sizes not in known]
         for number, sizes in enumerate(beside[:MOST_COMPARED]):
-            yield supported.probe(self.name, sizes, self.compared_seed + number)
+            yield supported.probe(self.name, sizes, self.seed + 512 + number)
 
 
 def corners(supported: SupportedCase) -> list[dict[str, int]]:

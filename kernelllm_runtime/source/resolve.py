@@ -39,6 +39,8 @@ class Origin:
 
     module: Module | None
     name: str
+    folder: str = ""
+    """The folder that a relative ``name`` without a ``module`` counts from, as ``Module.identity`` names files."""
 
 
 def package_root(path: Path) -> Path:
@@ -158,7 +160,11 @@ class ProjectSources:
             if source := self.find(module, imported.level, parts + chain[:taken]):
                 self._member(source, chain[taken:], found, seen)
                 return
-        found.append(Origin(None, "." * imported.level + ".".join(parts + chain)))
+        folder = ""
+        if imported.level:
+            start = module.path.parents[imported.level - 1 : imported.level]
+            folder = "".join(label(each, package_root(module.path)) for each in start)
+        found.append(Origin(None, "." * imported.level + ".".join(parts + chain), folder))
 
 
 def label(path: Path, root: Path) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelllm_runtime.source.marks import MARKER, find_marks, kernelbench_mark
-from kernelllm_runtime.source.resolve import ProjectSources, label
-from kernelllm_runtime.source.source_hash import source_hash
+from kernelllm_runtime.source.marks import MARKER, Mark, find_marks, kernelbench_mark
+from kernelllm_runtime.source.resolve import Module, ProjectSources, label
+from kernelllm_runtime.source.source_hash import EARLIER, source_hash
 from kernelllm_runtime.targets import Target
 
 _SKIPPED = frozenset(("__pycache__", "node_modules", "site-packages", "build", "dist"))
@@ -36,7 +36,7 @@ class Scan:
     problems: tuple[Problem, ...] = ()
 
 
-def scan(paths: Iterable[Path], root: Path, *, kernelbench: bool = False, salt: str = "") -> Scan:
+def scan(paths: Iterable[Path], root: Path, *, kernelbench: bool = False) -> Scan:
     """Finds the targets in files and folders.
 
     Hidden folders, virtual environments, caches and build output are skipped.
@@ -45,12 +45,11 @@ def scan(paths: Iterable[Path], root: Path, *, kernelbench: bool = False, salt: 
         paths: files and folders; a folder that is given here is searched whatever its name is.
         root: the project root, to which ``Target.path`` is relative.
         kernelbench: also take files in KernelBench's form (``Model``, ``get_inputs``, ``get_init_inputs``).
-        salt: a part of every source hash, see ``source_hash``.
     """
     root = root.absolute()
     project = ProjectSources(root)
     files = dict.fromkeys(file for path in paths for file in python_files(path.absolute()))
-    found = [_scan_file(file, project, kernelbench, salt) for file in files]
+    found = [_scan_file(file, project, kernelbench) for file in files]
     return Scan(
         tuple(target for part in found for target in part.targets),
         tuple(problem for part in found for problem in part.problems),
@@ -62,14 +61,29 @@ def scan_file(
     root: Path,
     *,
     kernelbench: bool = False,
-    salt: str = "",
     project: ProjectSources | None = None,
 ) -> Scan:
     """Finds the targets in one file; the arguments are those of ``scan``.
 
     Pass a ``project`` for the same root so that files which several targets reach are parsed only once.
     """
-    return _scan_file(path.absolute(), project or ProjectSources(root.absolute()), kernelbench, salt)
+    return _scan_file(path.absolute(), project or ProjectSources(root.absolute()), kernelbench)
+
+
+def mark_of(project: ProjectSources, target: Target) -> tuple[Module, Mark] | None:
+    """Returns a target's file and marker; None if there is none, or the file cannot be read."""
+    try:
+        module = project.parse(project.root / target.path)
+        marks = [*find_marks(project, module).marks, kernelbench_mark(module)]
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return None
+    return next(((module, mark) for mark in marks if mark is not None and mark.name == target.name), None)
+
+
+def earlier_hash(project: ProjectSources, target: Target) -> str:
+    """Returns the hash that the version before gives a target's source; empty where the target is not found."""
+    found = mark_of(project, target)
+    return source_hash(project, *found, version=EARLIER) if found else ""
 
 
 def python_files(path: Path) -> Iterator[Path]:
@@ -96,7 +110,7 @@ def _walk(folder: str) -> Iterator[str]:
             yield entry.path
 
 
-def _scan_file(path: Path, project: ProjectSources, kernelbench: bool, salt: str) -> Scan:
+def _scan_file(path: Path, project: ProjectSources, kernelbench: bool) -> Scan:
     try:
         source = path.read_bytes()
     except OSError:
@@ -116,7 +130,7 @@ def _scan_file(path: Path, project: ProjectSources, kernelbench: bool, salt: str
                 path=where,
                 name=mark.name,
                 line=mark.line,
-                source_hash=source_hash(project, module, mark, salt),
+                source_hash=source_hash(project, module, mark),
                 kind=mark.kind,
                 kernel=mark.kernel,
             )

@@ -2,8 +2,9 @@
 
 The hash covers the class, what it reaches in the project through names and imports, the marker's arguments
 except ``kernel=``, and the names and versions of the installed packages that it reaches. Comments, docstrings
-and formatting do not count. What shows only at run time (``getattr`` with a computed name, files that are
-read, global settings that are changed elsewhere) is not included.
+and formatting do not count, nor does the place of a file, unless the code reads ``__file__``. What shows only at
+run time (``getattr`` with a computed name, files that are read, global settings that are changed elsewhere) is not
+included.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import ast
 import functools
 import hashlib
 import sys
+import types
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from kernelllm_runtime.source.marks import Mark, is_marker
@@ -22,23 +25,43 @@ from kernelllm_runtime.source.names import reads
 from kernelllm_runtime.source.resolve import WHOLE_MODULE, Module, Origin, ProjectSources
 from kernelllm_runtime.source.syntax import Import, expression, imports_of, is_docstring
 
-VERSION = "1"
+VERSION = 2
 """Raised whenever the hash of unchanged source changes."""
+
+EARLIER = 1
+"""The version before, whose hashes are still recognised: it named files by their paths."""
+
+_PLACES = ("__file__", "__path__")
+"""Names by which code reads where its file is."""
 
 _IN_ENVIRONMENT = ("torch", "triton", "kernelllm_runtime", "kernelllm_judge", "pytest_kernelllm")
 """Packages whose versions are not part of the hash, because a verdict records its environment."""
 
 
-def source_hash(project: ProjectSources, module: Module, mark: Mark, salt: str = "") -> str:
+def source_hash(project: ProjectSources, module: Module, mark: Mark, version: int = VERSION) -> str:
     """Returns the SHA-256 over everything that the marked class depends on, as 64 hexadecimal digits.
 
     Args:
         project: the parsed files, shared by all targets of a scan.
         module: the file that holds the marker.
         mark: the marker.
-        salt: anything else that makes old results invalid, such as the judge's policy version.
+        version: ``VERSION``, or ``EARLIER`` for the hash that the version before gave the same source.
     """
-    closure = _Closure(project)
+    closure = _closure(project, module, mark, by_path=version == EARLIER)
+    name = "" if version == EARLIER else ".".join(mark.expression)
+    return hashlib.sha256("\n".join([str(version), name, *closure.entries()]).encode()).hexdigest()
+
+
+def unknown_packages(project: ProjectSources, module: Module, mark: Mark) -> set[str]:
+    """Returns the top-level modules that the marked class reaches and that are not installed here; the arguments are those above."""
+    closure = _closure(project, module, mark)
+    closure.entries()
+    known = {"", *_IN_ENVIRONMENT, *sys.stdlib_module_names}
+    return {top for top in closure.outside - known if distribution(top) == top}
+
+
+def _closure(project: ProjectSources, module: Module, mark: Mark, *, by_path: bool = False) -> _Closure:
+    closure = _Closure(project, by_path=by_path)
     if mark.node is not None:
         closure.add(module, "class", mark.node)
     if (
@@ -51,43 +74,62 @@ def source_hash(project: ProjectSources, module: Module, mark: Mark, salt: str =
     for option in mark.options:
         if option.arg != "kernel":
             closure.add(module, f"option {option.arg or '**'}", option.value)
-    text = "\n".join([VERSION, salt, *closure.entries()])
-    return hashlib.sha256(text.encode()).hexdigest()
+    return closure
 
 
 class _Closure:
     """Collects the code that is reached, as lines of text; the set of lines is hashed."""
 
-    def __init__(self, project: ProjectSources) -> None:
+    def __init__(self, project: ProjectSources, *, by_path: bool) -> None:
         self.project = project
+        self._by_path = by_path
+        self._numbers: dict[Path, int] = {}
+        self.outside: set[str] = set()
         self._lines: set[str] = set()
         self._seen: set[Origin] = set()
         self._queue: list[tuple[Module, str, ast.AST]] = []
 
     def add(self, module: Module, role: str, node: ast.AST) -> None:
-        self._queue.append((module, f"{module.identity} {role}", node))
+        self._queue.append((module, f"{self._named(module)} {role}", node))
 
     def entries(self) -> list[str]:
         """Follows everything that was added and returns the sorted lines."""
         while self._queue:
             module, role, node = self._queue.pop()
             ignore = partial(is_marker, self.project, module)
-            self._lines.add(f"{role}: {normalised(node, ignore)}")
+            # What a function imports is in the lines below, wherever it lies. A module as a whole has its imports, too.
+            with_imports = self._by_path or isinstance(node, ast.Module)
+            self._lines.add(f"{role}: {normalised(node, ignore, with_imports)}")
             local: defaultdict[str, list[Import]] = defaultdict(list)
             for statement in ast.walk(node):
                 if isinstance(statement, ast.Import | ast.ImportFrom):
                     for name, imported in imports_of(statement):
                         local[name].append(imported)
-            for chain in reads(node, ignore):
+            for name in () if with_imports else sorted(local):
+                for origin in self.project.resolve(module, (name,), local):
+                    if origin.name != WHOLE_MODULE:
+                        self._reach(f"{self._named(module)} import {name}", origin)
+            for chain in sorted(reads(node, ignore)):
+                if chain[0] in _PLACES and not self._by_path:
+                    self._lines.add(f"{self._named(module)} {chain[0]} = {module.identity}")
                 for origin in self.project.resolve(module, chain, local):
-                    self._reach(f"{module.identity} {'.'.join(chain)}", origin)
+                    self._reach(f"{self._named(module)} {'.'.join(chain)}", origin)
         return sorted(self._lines)
+
+    def _named(self, module: Module) -> str:
+        """How lines name a file: by its number in the order in which files are reached, which does not change when it moves."""
+        if self._by_path:
+            return module.identity
+        return str(self._numbers.setdefault(module.path, len(self._numbers)))
 
     def _reach(self, reader: str, origin: Origin) -> None:
         if origin.module is None:
-            self._lines.add(f"{reader} = {origin.name} {distribution(origin.name.partition('.')[0])}")
+            folder = "" if self._by_path else origin.folder
+            top = origin.name.partition(".")[0]
+            self.outside.add(top)
+            self._lines.add(f"{reader} = {folder}{origin.name} {distribution(top)}")
             return
-        self._lines.add(f"{reader} = {origin.module.identity} {origin.name}")
+        self._lines.add(f"{reader} = {self._named(origin.module)} {origin.name}")
         if origin in self._seen:
             return
         self._seen.add(origin)
@@ -125,22 +167,30 @@ def _distributions() -> Mapping[str, list[str]]:
     )  # slow, because it reads every RECORD: only for names that are no distribution's
 
 
-def normalised(node: ast.AST, ignore: Callable[[ast.expr], bool]) -> str:
+def normalised(node: ast.AST, ignore: Callable[[ast.expr], bool], with_imports: bool = True) -> str:
     """Writes a syntax tree as text that does not depend on layout, docstrings or the Python version.
 
     Args:
         node: any syntax tree.
         ignore: whether a decorator does not count.
+        with_imports: whether import statements count.
     """
     pieces: list[str] = []
-    _normalise(node, ignore, pieces.append)
+    skipped: type[ast.stmt] | types.UnionType
+    skipped = ast.Pass if with_imports else ast.Pass | ast.Import | ast.ImportFrom
+    _normalise(node, ignore, skipped, pieces.append)
     return "".join(pieces)
 
 
 _SKIPPED_FIELDS = ("ctx", "kind", "type_comment", "type_ignores")
 
 
-def _normalise(node: Any, ignore: Callable[[ast.expr], bool], write: Callable[[str], object]) -> None:
+def _normalise(
+    node: Any,
+    ignore: Callable[[ast.expr], bool],
+    skipped: type[ast.stmt] | types.UnionType,
+    write: Callable[[str], object],
+) -> None:
     if isinstance(node, ast.Constant):
         write(f"{type(node.value).__name__} {node.value!a}")
     elif isinstance(node, ast.AST):
@@ -154,20 +204,15 @@ def _normalise(node: Any, ignore: Callable[[ast.expr], bool], write: Callable[[s
             # Newer Pythons add fields that are empty for older source, so empty fields are left out.
             if name not in _SKIPPED_FIELDS and value is not None and value != []:
                 write(name + "=")
-                _normalise(value, ignore, write)
+                _normalise(value, ignore, skipped, write)
                 write(",")
         write(")")
     elif isinstance(node, list):
         write("[")
         for item in node:
-            if not _without_effect(item):
-                _normalise(item, ignore, write)
+            if not (isinstance(item, skipped) or is_docstring(item)):
+                _normalise(item, ignore, skipped, write)
                 write(",")
         write("]")
     else:
         write(ascii(node))
-
-
-def _without_effect(node: Any) -> bool:
-    """Whether an item is a docstring, ``...`` or ``pass``."""
-    return isinstance(node, ast.Pass) or is_docstring(node)

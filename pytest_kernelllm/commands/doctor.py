@@ -15,10 +15,11 @@ from kernelllm_judge.core.records import Environment, KernelRecord, Target, Verd
 from kernelllm_judge.environment import find_environment, find_gpu
 from kernelllm_judge.isolation.isolation import IsolationError
 from kernelllm_judge.target.errors import TargetError, in_one_line
+from kernelllm_runtime.source.resolve import ProjectSources
 from pytest_kernelllm.commands.common import OK, REJECTED, find_target, settings_of
-from pytest_kernelllm.core.applies import difference, interpreting, same
+from pytest_kernelllm.core.applies import applies, difference, interpreting
 from pytest_kernelllm.core.words import counted, say
-from pytest_kernelllm.discover.adoption import adopted_file, adoption_state
+from pytest_kernelllm.discover.adoption import adopted_file, adoption_state, why_missing
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.session.session import Session, open_session
@@ -69,8 +70,8 @@ class KnownVerdicts:
     records: tuple[KernelRecord, ...]
 
     def holds(self, verdict: Verdict) -> bool:
-        """Returns whether a verdict was given in this environment."""
-        return same(verdict.environment, self.here)
+        """Returns whether a verdict was given in this environment, and stands."""
+        return applies(verdict, self.here)
 
 
 # --------------------------------------------------------------------------- the machine
@@ -197,7 +198,7 @@ def _why_not(session: Session, target: Target) -> str:
         return "there is no GPU here"
     match adoption_state(session.context.root, target):
         case "missing":
-            return f"there is no module {target.kernel}; apply its patch again, or remove kernel= from the marker"
+            return why_missing(ProjectSources(session.context.root), target)
         case "stale":
             return (
                 f"{target.name} changed since {target.kernel} was made; run pytest --kernelllm for a new one"
@@ -217,5 +218,5 @@ def _reserve(session: Session, target: Target, known: KnownVerdicts) -> str:
     if any(map(known.holds, correct)):
         return ", verified in this environment"
     if correct:
-        return f", although it was verified {difference(correct[0].environment, known.here)}"
+        return f", although it was verified {difference(correct[0], known.here)}"
     return "; the store has no verdict on it"

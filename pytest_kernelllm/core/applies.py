@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kernelllm_judge.core.records import Environment
+from kernelllm_judge.core.records import Environment, Verdict
 from kernelllm_judge.environment import find_environment, find_gpus
+from kernelllm_judge.standing import standing
 
 if TYPE_CHECKING:
     from torch import nn
@@ -36,35 +36,26 @@ def environment_of(model: nn.Module) -> Environment | None:
     return replace(on_cpu, device="cuda", gpu=gpu.name, driver=gpu.driver, arch=gpu.arch)
 
 
-def same(verdict: Environment, here: Environment) -> bool:
-    """Returns whether a verdict applies here: the GPU, torch, triton and the judge's rules are the same.
+def applies(verdict: Verdict, here: Environment) -> bool:
+    """Returns whether a verdict applies here: the GPU, torch and triton are the same, and it stands under today's rules.
 
-    Python, the driver and a project's own thresholds may differ. In the interpreter the architecture does not matter:
-    kernels were only compiled for it.
+    Python and the driver may differ. In the interpreter the architecture does not matter: kernels were only compiled for it.
     """
-    if _rules(verdict) != _rules(here):
-        return False
     counts = ("device", "torch", "triton", *(("gpu", "arch") if here.device == "cuda" else ()))
-    return all(getattr(verdict, name) == getattr(here, name) for name in counts)
+    there = verdict.environment
+    return all(getattr(there, name) == getattr(here, name) for name in counts) and standing(verdict).stands
 
 
-def difference(verdict: Environment, here: Environment) -> str:
-    """Describes the first difference, as "on A, not B"."""
-    if _place(verdict) != _place(here):
-        return f"on {_place(verdict)}, not {_place(here)}"
+def difference(verdict: Verdict, here: Environment) -> str:
+    """Describes why a verdict does not apply here, as "on A, not B"."""
+    there = verdict.environment
+    if _place(there) != _place(here):
+        return f"on {_place(there)}, not {_place(here)}"
     for name in ("torch", "triton"):
-        if getattr(verdict, name) != getattr(here, name):
-            return (
-                f"with {name} {getattr(verdict, name) or 'unknown'}, not {getattr(here, name) or 'without'}"
-            )
-    return f"under the judge's rules {_rules(verdict)}, not {_rules(here)}"
+        if getattr(there, name) != getattr(here, name):
+            return f"with {name} {getattr(there, name) or 'unknown'}, not {getattr(here, name) or 'without'}"
+    return f"under other rules of the judge: {standing(verdict).reason}"
 
 
 def _place(environment: Environment) -> str:
     return f"{environment.gpu} ({environment.arch})" if environment.gpu else "Triton's interpreter"
-
-
-def _rules(environment: Environment) -> str:
-    """The version of the judge's rules, without a project's own changes (``2 1.1x``, ``2+0.01ab…``)."""
-    found = re.match(r"[^ +]*", environment.policy)
-    return found[0] if found else ""

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from kernelllm_judge.core.targets import Target
 from kernelllm_runtime.record import Record
-from kernelllm_runtime.source.marks import find_marks, kernelbench_mark
 from kernelllm_runtime.source.resolve import Module, Origin, ProjectSources, package_root
+from kernelllm_runtime.source.scan import mark_of
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,9 @@ def original(project: ProjectSources, target: Target) -> Original | None:
         target: the target as the scan found it.
     """
     try:
-        module = project.parse(project.root / target.path)
-        marks = [*find_marks(project, module).marks, kernelbench_mark(module)]
-        mark = next((mark for mark in marks if mark is not None and mark.name == target.name), None)
-        if mark is None:
+        if (marked := mark_of(project, target)) is None:
             return None
+        module, mark = marked
         if mark.node is not None:
             return _text(module, module.label, mark.node)
         return next(filter(None, map(_class, project.resolve(module, mark.expression))), None)

@@ -10,8 +10,9 @@ import pytest
 
 from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.core.records import ADOPTED, CandidateId, Target
+from kernelllm_judge.standing import newly_refused
 from pytest_kernelllm.core.outcome import Outcome, best
-from pytest_kernelllm.discover.adoption import adoption_state
+from pytest_kernelllm.discover.adoption import adoption_state, verified_under
 from pytest_kernelllm.discover.scan import Scan
 from pytest_kernelllm.report.explain import explain, noted
 from pytest_kernelllm.session.session import Session
@@ -119,11 +120,21 @@ class CandidateItem(TargetItem):
         """Says why the candidate did not pass, and how to see it again."""
         return explain(self.kernelllm.context.root, outcome, self.nodeid)
 
-    def fail_or_xfail(self, text: str) -> None:
-        """A candidate that fails is expected to; an adopted kernel that fails is a failure."""
-        if self.candidate == ADOPTED:
+    def fail_or_xfail(self, outcome: Outcome) -> None:
+        """A candidate that fails is expected to; an adopted kernel that fails is a failure.
+
+        One that only rules refuse which are newer than its verification, and that gives no wrong result, is warned of.
+        """
+        text = self.explained(outcome)
+        if self.candidate != ADOPTED:
+            pytest.xfail(text)
+        assert outcome.verdict is not None and outcome.candidate is not None
+        why = newly_refused(outcome.verdict, verified_under(outcome.candidate.source))
+        if not why or self.kernelllm.context.settings.require_kernels:
             pytest.fail(text, pytrace=False)
-        pytest.xfail(text)
+        refused = f"{self.target.id}: {self.target.kernel} is refused, but gives no wrong result: {why}"
+        advice = "Take a new suggestion; with --kernelllm-strict this test fails."
+        self.warn(pytest.PytestWarning(f"{refused} ({outcome.verdict.reason}). {advice}"))
 
     def fail_or_skip(self, adopted: str, otherwise: str) -> None:
         """An adopted kernel that cannot be judged is a failure, any other candidate is skipped."""
@@ -146,7 +157,7 @@ class CorrectnessItem(CandidateItem):
         elif verdict.verdict == "inconclusive":
             self.fail_or_skip(self.explained(outcome), f"could not be judged: {verdict.reason}")
         elif not verdict.correct:
-            self.fail_or_xfail(self.explained(outcome))
+            self.fail_or_xfail(outcome)
         if self.candidate == ADOPTED and adoption_state(self.kernelllm.context.root, self.target) == "stale":
             pytest.fail(
                 f"{self.target.id} has changed since {self.target.kernel} was adopted: the kernel is stale and the "
@@ -171,7 +182,7 @@ class SpeedupItem(CandidateItem):
         if not verdict.timing:
             self.skip(noted(outcome) or "no GPU")
         if not verdict.accepted or (outcome.history and outcome.history.slower):
-            self.fail_or_xfail(self.explained(outcome))
+            self.fail_or_xfail(outcome)
 
 
 class VerifiedItem(TargetItem):

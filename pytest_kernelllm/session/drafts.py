@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.core.kernel_module import renamed
 from kernelllm_judge.core.records import ADOPTED, Candidate, CandidateId, Completion, Target, Verdict
-from kernelllm_judge.render.version import RENDER_VERSION
+from kernelllm_judge.render.version import render_version
+from kernelllm_runtime.source.resolve import ProjectSources
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.words import counted
-from pytest_kernelllm.discover.adoption import adopted_file
+from pytest_kernelllm.discover.adoption import adopted_file, why_missing
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
 from pytest_kernelllm.session.complete import CompleteStage
 from pytest_kernelllm.session.context import Context
@@ -65,7 +66,7 @@ class Drafts:
         draft = Outcome(target, ADOPTED)
         path = adopted_file(self.context.root, target)
         if path is None:
-            return replace(draft, reason=f"the adopted kernel {target.kernel} is not there"), completion
+            return replace(draft, reason=why_missing(ProjectSources(self.context.root), target)), completion
         try:
             source = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -91,7 +92,7 @@ class Drafts:
     def _rendered(self, target: Target, completion: Completion) -> Candidate | str:
         """Returns the candidate, or the sentence that says why there is none."""
         device = "gpu" if self.context.on_gpu else ""  # a GPU judges candidates that are made for more sizes
-        version = " ".join(filter(None, (RENDER_VERSION, device, self.context.inputs(target))))
+        version = " ".join(filter(None, (render_version(), device, self.context.inputs(target))))
         renderings, key = self.context.known.renderings, RenderingKey(target.source_hash, completion, version)
         known = renderings.known(key)
         if known is not None:
@@ -121,5 +122,7 @@ def for_target(candidate: Candidate, target: Target) -> Candidate:
     """Returns the candidate under the target's name of today: a file that moves keeps its hashes."""
     if candidate.target == target.id:
         return candidate
-    others = tuple(renamed(source, target.id) for source in candidate.others)
-    return replace(candidate, target=target.id, source=renamed(candidate.source, target.id), others=others)
+    source, *others = (
+        renamed(source, target.id, target.source_hash) for source in (candidate.source, *candidate.others)
+    )
+    return replace(candidate, target=target.id, source=source, others=tuple(others))

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from kernelllm_judge.core.records import Candidate, KernelRecord, Target, Terms, Verdict
+from kernelllm_judge.standing import standing
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.session.context import Context
@@ -18,7 +19,7 @@ from pytest_kernelllm.store.verdicts import VerdictKey
 
 @dataclass(frozen=True)
 class JudgeStage:
-    """Outcomes of drafts. Nothing that the store holds is judged again. Thread-safe."""
+    """Outcomes of drafts. Nothing that the store holds is judged again, as long as it stands. Thread-safe."""
 
     context: Context
     processes: TargetProcesses
@@ -87,5 +88,7 @@ class JudgeStage:
         return replace(terms, min_speedup=settings.min_speedup, baseline=settings.baseline)
 
     def _answers(self, record: KernelRecord) -> bool:
-        """Whether a stored verdict answers what this run asks: one on a correct kernel may lack its speed."""
+        """Whether a stored verdict answers what this run asks: it stands, and one on a correct kernel may lack its speed."""
+        if not standing(record.verdict).stands:
+            return False
         return bool(record.verdict.timing) or not (self.context.times and record.verdict.correct)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from kernelllm_judge.core.measured import Measured
 from kernelllm_judge.core.records import Completion, Target
 from kernelllm_judge.render.inductor import sections
-from kernelllm_judge.render.version import RENDER_VERSION
+from kernelllm_judge.render.version import render_version
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.generate.search.case_search import form
 from pytest_kernelllm.generate.search.search import Found, Program, search
@@ -69,7 +69,7 @@ class SearchStage:
             target.source_hash,
             self.context.inputs(target),
             self.context.environment,
-            str(RENDER_VERSION),
+            render_version(),
             completion.text,
         )
         known = self.context.known.measurements.known(key)

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from pytest_kernelllm.store.signing import StoreKey
-from pytest_kernelllm.store.upgrade import upgrade
 
-FORMAT = 4
+FORMAT = 5
 """Version of the entries that are written."""
 
-READABLE = (1, 2, 3, FORMAT)
-"""Versions of the entries that are read; ``upgrade`` turns bodies of earlier ones into today's."""
+READABLE = (4, FORMAT)
+"""Versions of the entries that are read."""
 
 
 class DamagedEntry(ValueError):
@@ -77,7 +76,7 @@ def encode(kind: str, body: Any, name: str = "", key: StoreKey | None = None) ->
 
 
 def decode(kind: str, content: bytes, name: str = "", key: StoreKey | None = None) -> Any:
-    """Returns the body of an entry in today's form; without a key a signature is not looked at.
+    """Returns the body of an entry; without a key a signature is not looked at.
 
     Raises:
         DamagedEntry: it is truncated, altered or of another kind.
@@ -103,11 +102,10 @@ def decode(kind: str, content: bytes, name: str = "", key: StoreKey | None = Non
         _signed_text(entry["format"], name, checksum), entry.get("signature")
     ):
         raise UnsignedEntry
-    return entry["body"] if entry["format"] == FORMAT else upgrade(kind, entry["body"], entry["format"])
+    return entry["body"]
 
 
 def _checksum(kind: str, body: Any) -> str:
-    """Format 1 may hold NaN and infinities as bare words, which ``json`` reads and writes alike."""
     return digest(kind, json.dumps(body, sort_keys=True))
 
 

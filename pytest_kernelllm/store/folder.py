@@ -4,6 +4,7 @@
 
     .kernelllm/
       .gitignore                           ignores the folder itself
+      version                              of the source hashes that name the folders below
       targets/<source hash>/               everything known about one state of one target's source
         completions/<identity>/0000.json   what one generator wrote, in order
         renderings/<key>.json              the candidate a completion became, or why it became none
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kernelllm_judge.core.records import RecordError, SchemaError
+from kernelllm_runtime.source.source_hash import VERSION
 from pytest_kernelllm.store.entry import (
     DamagedEntry,
     OtherVersion,
@@ -37,6 +39,7 @@ from pytest_kernelllm.store.signing import VARIABLE, StoreKey
 T = TypeVar("T")
 
 DAMAGED = "damaged"
+VERSION_FILE = "version"
 OTHER_VERSIONS = "other-versions"
 
 
@@ -133,6 +136,19 @@ class StoreFolder:
                 self.problem(f"{path.parent}: no lock can be taken ({error}), so work may be done twice.")
             yield
 
+    @property
+    def current(self) -> bool:
+        """Whether its folders are named by the source hashes of this version; True for a store that is not there yet."""
+        try:
+            return (self.path / VERSION_FILE).read_text() == str(VERSION)
+        except OSError:
+            return not (self.path / "targets").is_dir()
+
+    def mark_current(self) -> None:
+        """Notes that its folders are named by the source hashes of this version."""
+        with contextlib.suppress(OSError):
+            write_atomic(self.path / VERSION_FILE, str(VERSION).encode())
+
     def problem(self, sentence: str) -> None:
         """Notes what went wrong, once."""
         if sentence not in self.problems:
@@ -155,3 +171,5 @@ class StoreFolder:
         ignore = self.path / ".gitignore"
         if not ignore.exists():
             write_atomic(ignore, b"*\n")
+            if self.current:
+                self.mark_current()

@@ -16,6 +16,7 @@ from pytest_kernelllm.store.patches import PatchFiles
 from pytest_kernelllm.store.renderings import RenderingFiles
 from pytest_kernelllm.store.runs import RunFiles
 from pytest_kernelllm.store.signing import find_key
+from pytest_kernelllm.store.upgrade import upgrade
 from pytest_kernelllm.store.verdicts import VerdictFiles
 
 ABANDONED_S = 3600.0
@@ -24,6 +25,8 @@ ABANDONED_S = 3600.0
 
 class Store:
     """What is known about targets, on disk. Made at once, creates its folder with the first write.
+
+    A folder that the version before left is brought up to date when it is opened.
 
     Nothing here raises because of what is on disk, see ``StoreFolder``.
     """
@@ -42,6 +45,11 @@ class Store:
             ConfigError: the key is too short.
         """
         self._folder = StoreFolder(root / folder, find_key(os.environ if environ is None else environ))
+        if not self._folder.current:
+            with self._folder.lock("upgrade"):
+                if not self._folder.current:
+                    upgrade(self._folder, root)
+                    self._folder.mark_current()
         self.completions = CompletionFiles(self._folder)
         self.renderings = RenderingFiles(self._folder)
         self.measurements = MeasurementFiles(self._folder)

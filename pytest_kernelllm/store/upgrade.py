@@ -1,55 +1,63 @@
-"""Turns entries of earlier formats into today's form, so that a store of an earlier version can still be used."""
+"""Carries over what the version before knew: source hashes then depended on where files lie, and verdicts' names on the policy.
+
+Renderings and measurements are made anew: no verdict depends on them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from kernelllm_judge.core.records import SCHEMA
+from kernelllm_judge.core.kernel_module import renamed
+from kernelllm_judge.core.targets import Target
+from kernelllm_judge.standing import standing
+from kernelllm_runtime.source.resolve import ProjectSources
+from kernelllm_runtime.source.scan import earlier_hash, scan
+from pytest_kernelllm.store.folder import StoreFolder
+from pytest_kernelllm.store.runs import RunFiles
+from pytest_kernelllm.store.verdicts import VerdictFiles, VerdictKey, verdict_of
 
-_NAMES = {"screen": "static check", "twin": "near-duplicate"}
-"""Today's names of stages and rules by those of format 1."""
+
+def upgrade(folder: StoreFolder, root: Path) -> None:
+    """Gives what is known of the project's targets the names of today; the earlier entries stay until ``gc``."""
+    verdicts, runs = VerdictFiles(folder), RunFiles(folder)
+    hashes: dict[str, str] = {}
+    for target, earlier in _targets(folder, root):
+        hashes[earlier] = target.source_hash
+        old, new = folder.target(earlier), folder.target(target.source_hash)
+        for path in old.glob("completions/*/*.json"):
+            kind = "exhausted" if path.stem == "exhausted" else "completion"
+            body = folder.read(path, kind, _as_it_is)
+            if body is not None:
+                folder.write_entry(new / path.relative_to(old), kind, body)
+        for path in old.glob("verdicts/*.json"):
+            if record := folder.read(path, "verdict", verdict_of):
+                source = renamed(record.candidate.source, target.id, target.source_hash)
+                carried = replace(
+                    record,
+                    target=target.id,
+                    source_hash=target.source_hash,
+                    candidate=replace(record.candidate, source=source),
+                )
+                known = verdicts.get(VerdictKey.of(carried))
+                if known is None or not standing(known.verdict).stands:
+                    verdicts.add(carried)
+    for run in runs:
+        kernels = tuple(replace(k, source_hash=hashes.get(k.source_hash, k.source_hash)) for k in run.kernels)
+        if kernels != run.kernels:
+            runs.put(replace(run, kernels=kernels))
 
 
-def upgrade(kind: str, body: Any, version: int) -> Any:
-    """Returns the body of an entry of format 1, 2 or 3 as today's format has it; what is damaged in it stays so.
+def _targets(folder: StoreFolder, root: Path) -> Iterator[tuple[Target, str]]:
+    """Yields the project's targets that the store knows by their earlier hashes, with these."""
+    project = ProjectSources(root.absolute())
+    for target in scan([root], root, kernelbench=True).targets:
+        earlier = earlier_hash(project, target)
+        if earlier and folder.target(earlier).is_dir():
+            yield target, earlier
 
-    In format 1, a candidate had an ``index``, which depended on the run. A stage and two rules had other names. Verdicts
-    had no terms: those that were given under others than the defaults name these in their policy, and match no key of
-    today's. Verdicts of all three have an earlier schema, which lacks only fields with defaults.
-    """
-    if not isinstance(body, Mapping):
-        return body
-    if kind == "rendering" and isinstance(body.get("candidate"), Mapping):
-        return {**body, "candidate": _without_index(body["candidate"])} if version == 1 else body
-    if (
-        kind == "verdict"
-        and isinstance(body.get("candidate"), Mapping)
-        and isinstance(body.get("verdict"), Mapping)
-    ):
-        body = {
-            **body,
-            "verdict": {**body["verdict"], "schema": _schema(body["verdict"])},
-            "schema": _schema(body),
-        }
-        return _renamed_verdict(body) if version == 1 else body
+
+def _as_it_is(body: Any) -> Any:
     return body
-
-
-def _renamed_verdict(body: Mapping[str, Any]) -> dict[str, Any]:
-    verdict = dict(body["verdict"])
-    verdict |= {key: _renamed(verdict[key]) for key in ("stage", "rule") if key in verdict}
-    return {**body, "candidate": _without_index(body["candidate"]), "verdict": verdict}
-
-
-def _renamed(name: Any) -> Any:
-    return _NAMES.get(name, name) if isinstance(name, str) else name
-
-
-def _without_index(candidate: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in candidate.items() if name != "index"}
-
-
-def _schema(record: Mapping[str, Any]) -> Any:
-    schema = record.get("schema", 1)
-    return SCHEMA if schema in (1, 2) else schema

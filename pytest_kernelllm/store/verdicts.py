@@ -42,7 +42,7 @@ class VerdictFiles:
 
     def get(self, key: VerdictKey) -> KernelRecord | None:
         """Returns what the judge decided, if it did."""
-        record = self._folder.read(self._path(key), "verdict", _verdict)
+        record = self._folder.read(self._path(key), "verdict", verdict_of)
         return record if record and VerdictKey.of(record) == key else None
 
     def put(self, key: VerdictKey, record: KernelRecord) -> None:
@@ -56,7 +56,7 @@ class VerdictFiles:
     def __iter__(self) -> Iterator[KernelRecord]:
         """Yields every verdict that can be read, ordered by source hash and kernel hash."""
         for path in sorted(self._folder.path.glob("targets/*/verdicts/*.json")):
-            if record := self._folder.read(path, "verdict", _verdict):
+            if record := self._folder.read(path, "verdict", verdict_of):
                 yield record
 
     def entries(self) -> Iterator[tuple[str, bytes, KernelRecord]]:
@@ -78,7 +78,7 @@ class VerdictFiles:
             UnsignedEntry: there is a key, and it did not sign this.
         """
         try:
-            record = _verdict(decode("verdict", content, name, self._folder.key))
+            record = verdict_of(decode("verdict", content, name, self._folder.key))
         except (RecordError, OtherVersion) as error:
             raise DamagedEntry(str(error)) from None
         key = VerdictKey.of(record)
@@ -97,10 +97,13 @@ class VerdictFiles:
         return self._folder.target(key.source_hash) / "verdicts" / f"{key.kernel_hash}-{name}.json"
 
 
-def _verdict(body: Any) -> KernelRecord:
+def verdict_of(body: Any) -> KernelRecord:
+    """Returns the verdict that an entry holds.
+
+    Raises:
+        RecordError: it is none, or on another kernel than the one that is named.
+    """
     record = KernelRecord.from_json(body)
-    # Before format 3 a kernel was named by its bytes. Such a verdict stays known, under that name.
-    by_bytes = hashlib.sha256(record.candidate.source.encode()).hexdigest()
-    if by_bytes != record.verdict.kernel_hash != record.candidate.kernel_hash:
+    if record.verdict.kernel_hash != record.candidate.kernel_hash:
         raise RecordError("its kernel is not the one that was judged")
     return record

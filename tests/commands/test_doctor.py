@@ -110,7 +110,11 @@ def delete_kernel(project):
 
 NOT_RUNNING = {
     "stale": (change_source, {}, "Scale changed since _triton.scale was made; run pytest --kernelllm"),
-    "missing": (delete_kernel, {}, "there is no module _triton.scale; apply its patch again"),
+    "missing": (
+        delete_kernel,
+        {},
+        "Scale names the kernel _triton.scale, which does not exist; apply its patch",
+    ),
     "switched off": (lambda project: None, {"KERNELLLM_DISABLE": "1"}, "KERNELLLM_DISABLE is set"),
     "no GPU": (lambda project: None, {"interpret": False}, "there is no GPU here"),
 }

@@ -111,8 +111,8 @@ OTHER = {
 }
 
 
-def hash_of(root: Path, salt: str = "") -> str:
-    (target,) = scan([root], root, salt=salt).targets
+def hash_of(root: Path) -> str:
+    (target,) = scan([root], root).targets
     return target.source_hash
 
 
@@ -143,11 +143,6 @@ def test_hash_does_not_depend_on_where_the_project_lies(project, tmp_path):
     root = project.write_files({f"one/{name}": text for name, text in FILES.items()})
     shutil.copytree(root / "one", root / "two")
     assert hash_of(root / "one") == hash_of(root / "two")
-
-
-def test_salt_changes_the_hash(project):
-    root = project.write_files(FILES)
-    assert hash_of(root, "policy 1") != hash_of(root, "policy 2")
 
 
 def test_call_on_an_installed_class_counts_its_version(project, monkeypatch):
@@ -304,3 +299,64 @@ def test_the_hash_is_the_same_from_every_root(tmp_path):
         scan_file(file, root).targets[0].source_hash for root in (tmp_path, tmp_path / "repository", package)
     }
     assert len(hashes) == 1
+
+
+def shop(root: Path) -> Path:
+    return root / "src" / "shop"
+
+
+def rename_package(root: Path) -> None:
+    shop(root).rename(root / "src" / "store")
+    for path in root.rglob("*.py"):
+        path.write_text(path.read_text().replace("shop", "store"))
+
+
+MOVES = {
+    "its file": lambda root: shop(root).joinpath("layers.py").rename(shop(root) / "other.py"),
+    "the package": rename_package,
+    "the project's layout": lambda root: shop(root).rename(root / "shop"),
+    "a helper": lambda root: (
+        shop(root).joinpath("numbers.py").rename(shop(root) / "figures.py"),
+        edit(root, "layers.py", "import shop.numbers as numbers", "import shop.figures as numbers"),
+    ),
+}
+
+
+@pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
+def test_the_place_of_a_file_does_not_count(project, move):
+    root = project.write_files(FILES)
+    edit(root, "__init__.py", "from .layers import Norm\n", "")
+    edit(root, "late.py", "from shop import layers\n", "")
+    edit(root, "layers.py", "from .late import clip", "from shop.late import clip")
+    before = hash_of(root)
+    move(root)
+    assert hash_of(root) == before
+
+
+DIFFERENT = {
+    "what its import finds": "from helpers import f\n@triton_candidate\nclass M:\n    a = f\n",
+    "a compiled module beside it": "from ._C import f\n@triton_candidate\nclass M:\n    a = f\n",
+    "a file beside it": "@triton_candidate\nclass M:\n    a = open(__file__ + '.txt')\n",
+    "a file beside what it calls": "from helpers import g\n@triton_candidate\nclass M:\n    a = g\n",
+    "what it imports when called": "@triton_candidate\nclass M:\n    def f(self):\n        from helpers import f\n        return f\n",
+    "what it imports into itself": "@triton_candidate\nclass M:\n    from helpers import f\n",
+}
+
+
+@pytest.mark.parametrize("text", DIFFERENT.values(), ids=DIFFERENT)
+def test_classes_of_equal_text_that_read_something_else_differ(project, text):
+    text = f"from pytest_kernelllm import triton_candidate\n{text.replace('from helpers', 'from .helpers')}"
+    here = "def g(): return __file__\n"
+    project.write_files({"one/__init__.py": "", "one/m.py": text, "one/helpers.py": f"f = 1\n{here}"})
+    root = project.write_files({"two/__init__.py": "", "two/m.py": text, "two/helpers.py": f"f = 2\n{here}"})
+    one, two = scan([root], root).targets
+    assert one.source_hash != two.source_hash
+
+
+def test_classes_of_equal_text_have_a_hash_of_their_own_name(project):
+    text = (
+        "from pytest_kernelllm import triton_candidate\nclass A:\n    @triton_candidate\n    class M: ...\n"
+    )
+    root = project.write(m=text, n=text, o=text.replace("class A", "class B"))
+    hashes = {target.id: target.source_hash for target in scan([root], root).targets}
+    assert hashes["m.py::A.M"] == hashes["n.py::A.M"] != hashes["o.py::B.M"]

@@ -12,6 +12,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,13 +75,18 @@ def renderings() -> Golden:
     from kernelllm_judge.isolation.isolation import probe_isolation
     from kernelllm_judge.render.render import RenderError, render
     from kernelllm_judge.target.live import LiveTarget, load_target
+    from kernelllm_runtime.source.resolve import ProjectSources
+    from kernelllm_runtime.source.scan import earlier_hash
     from pytest_kernelllm.discover.scan import scan_file
     from pytest_kernelllm.generate.inductor.generator import InductorGenerator
     from pytest_kernelllm.generate.protocol import Request
 
-    def rendered(completion: Completion, live: LiveTarget) -> str:
+    def rendered(completion: Completion, live: LiveTarget, root: Path) -> str:
         if not completion.text:
             return _hash(completion.note)
+        # A header names the target's source hash; the one of the version before is kept here, so that only the rest counts.
+        earlier = earlier_hash(ProjectSources(root), live.target) or live.target.source_hash
+        live = replace(live, target=replace(live.target, source_hash=earlier))
         try:
             candidate = render(completion, live, constructors)
         except RenderError as error:
@@ -95,11 +101,12 @@ def renderings() -> Golden:
     constructors = Constructors(probe_isolation("cpu"))
     for name in survey.targets():
         live, completion = survey.made(name)
-        found[f"survey/{name}"] = rendered(completion, live)
+        found[f"survey/{name}"] = rendered(completion, live, survey.PROJECT)
     for name, expected in completions.TABLE.items():
         text = (completions.DATA / "completions" / f"{name}.txt").read_bytes().decode()
         live = completions.live_target(expected.target)
-        found[f"completions/{name}"] = rendered(Completion("files", 0, text, "modelnew"), live)
+        root = (completions.DATA / expected.target.partition("::")[0]).parent
+        found[f"completions/{name}"] = rendered(Completion("files", 0, text, "modelnew"), live, root)
     for example in EXAMPLES:
         root = ROOT / "examples" / example
         for file in sorted(root.rglob("*.py")):
@@ -107,7 +114,7 @@ def renderings() -> Golden:
                 live = load_target(root, target)
                 request = Request(target, tuple(range(SAMPLES)), lambda live=live: live)
                 for _, completion in InductorGenerator().generate([request]):
-                    found[f"{example}/{target.id}/{completion.index}"] = rendered(completion, live)
+                    found[f"{example}/{target.id}/{completion.index}"] = rendered(completion, live, root)
     constructors.close()
     return found
 

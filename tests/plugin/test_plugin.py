@@ -13,6 +13,10 @@ import pytest
 from projects import CANDIDATES, COMMAND, GOOD, LAYERS, lay_out
 from waiting import wait_until
 
+from kernelllm_judge.core.kernel_module import Provenance, compose, with_figures
+from kernelllm_judge.core.records import Domain, TensorSpec
+from pytest_kernelllm.discover.scan import scan
+
 FILES = (
     "--kernelllm",
     "--kernelllm-generator=files",
@@ -523,3 +527,55 @@ def test_unused_the_plugin_writes_nothing_and_imports_little(pytester):
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     result.assert_outcomes(passed=1)
     assert not (pytester.path / ".kernelllm").exists()
+
+
+REFUSED = {
+    "breaks a rule of what a kernel may do": (
+        GOOD.replace("    return out", "    return x * self.weight + 1"),
+        "policy 31",
+        "adopted",
+    ),
+    "does so by the rules of its own day": (
+        GOOD.replace("    return out", "    return x * self.weight + 1"),
+        "policy 32",
+        "failed",
+    ),
+    "is wrong": (GOOD.replace("+ 1)", "+ 2)"), "policy 31", "failed"),
+}
+
+
+@pytest.mark.parametrize(("kernel", "verified", "becomes"), REFUSED.values(), ids=REFUSED)
+def test_an_adopted_kernel_that_newer_rules_refuse_is_warned_of_unless_it_is_wrong(
+    pytester, kernel, verified, becomes
+):
+    path = pytester.path
+    lay_out(path, {})
+    (target,) = scan([path / "layers.py"], path).targets
+    domain = Domain(
+        {"x": TensorSpec("float32", ("n", 64))}, {"weight": TensorSpec("float32", (64,))}, {"n": (1, 64)}
+    )
+    provenance = Provenance(target.id, target.source_hash, "files")
+    source = compose(provenance, "Scale.", [domain], kernel[kernel.index("@triton.jit") :])
+    figures = {"verified": f"in Triton's interpreter, not timed; torch 2.13.0, triton 3.7.1, {verified}"}
+    (path / "_triton").mkdir()
+    (path / "_triton" / "scale.py").write_text(with_figures(source, figures))
+    edit(path / "layers.py", "dims={", 'kernel="_triton.scale", dims={')
+    done = pytester.runpytest_subprocess("--kernelllm", "--kernelllm-only", "--kernelllm-device=cpu")
+    text = done.stdout.str()
+    if becomes == "failed":
+        done.assert_outcomes(failed=1, skipped=1)
+        return
+    done.assert_outcomes(passed=1, skipped=1, warnings=1)
+    assert (
+        "layers.py::Scale: _triton.scale is refused, but gives no wrong result: policy 31 accepted it" in text
+    )
+    again = pytester.runpytest_subprocess(
+        "--kernelllm", "--kernelllm-only", "--kernelllm-device=cpu", "--kernelllm-strict"
+    )
+    again.assert_outcomes(failed=1, skipped=1)
+
+
+def edit(file, old, new):
+    text = file.read_text()
+    assert text.count(old) == 1
+    file.write_text(text.replace(old, new))

@@ -102,7 +102,7 @@ def test_verdicts_are_of_one_kernel_source_and_environment(store: Store) -> None
     kernel = here.candidate.kernel_hash
     assert store.verdicts.get(VerdictKey("a" * 64, kernel, CPU)) == here
     assert store.verdicts.get(VerdictKey("a" * 64, kernel, H200)) == there
-    assert store.verdicts.get(VerdictKey("a" * 64, kernel, replace(CPU, policy="2"))) is None
+    assert store.verdicts.get(VerdictKey("a" * 64, kernel, replace(CPU, torch="2.14.0"))) is None
     assert store.verdicts.get(VerdictKey("b" * 64, kernel, CPU)) is None
     assert {r.verdict.environment for r in store.verdicts} == {CPU, H200}
 
@@ -142,7 +142,7 @@ def test_damaged_entries_are_set_aside_and_reported_once(store: Store, kind: str
 
 
 OTHER_VERSIONS = {
-    "format": lambda b: b.replace(b'"format": 4', b'"format": 99'),
+    "format": lambda b: b.replace(b'"format": 5', b'"format": 99'),
     "schema of the record": lambda b: encode("verdict", {**json.loads(b)["body"], "schema": 99}),
     "schema of the verdict": lambda b: encode(
         "verdict",

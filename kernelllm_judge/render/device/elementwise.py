@@ -1,8 +1,7 @@
 """Elementwise functions that ``tl`` lacks; ``lower`` copies those that a kernel needs into its module.
 
 They use only plain ``tl``, so they also run in Triton's interpreter. They are accurate to float32 unless stated
-otherwise, and propagate NaN where torch does. Their text is part of kernel modules: a change needs a new
-``RENDER_VERSION``.
+otherwise, and propagate NaN where torch does. Their text is part of kernel modules.
 """
 # Triton's functions cannot carry Python's annotations: the compiler takes them for types of its own.
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, misc"

@@ -17,7 +17,7 @@ from kernelllm_judge.core.records import Environment, KernelRecord
 from kernelllm_runtime.source.marks import Mark, find_marks, kernelbench_mark
 from kernelllm_runtime.source.resolve import Origin, ProjectSources
 from pytest_kernelllm.beside.optimize.report import UNKNOWN
-from pytest_kernelllm.core.applies import difference, same
+from pytest_kernelllm.core.applies import applies, difference
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.store import Store
 
@@ -72,7 +72,7 @@ class KernelIndex:
         return found
 
     def _find(self, cls: type[nn.Module]) -> Sequence[KernelRecord]:
-        marked = [each for each in self._marked if each.names(cls)]
+        marked = [each for each in self._marked if each.names(cls)] or self._copies(cls)
         if not marked:
             raise NoKernel(UNKNOWN)
         if self._environment is None:
@@ -82,15 +82,27 @@ class KernelIndex:
         current = [r for each in marked for r in each.records if r.source_hash == each.source_hash]
         if not current:
             raise NoKernel("its source changed since its kernel was verified")
-        here = [r for r in current if same(r.verdict.environment, self._environment)]
+        here = [r for r in current if applies(r.verdict, self._environment)]
         accepted = [r for r in here if r.verdict.accepted]
         if accepted:
             return sorted(accepted, key=_by_speed)
         if any(r.verdict.correct for r in here):
             raise NoKernel("its verified kernels are not faster here")
-        if elsewhere := [r.verdict.environment for r in current if r.verdict.accepted]:
+        if elsewhere := [r.verdict for r in current if r.verdict.accepted]:
             raise NoKernel(f"its kernel was verified {difference(elsewhere[0], self._environment)}")
         raise NoKernel("no candidate for it was accepted")
+
+    def _copies(self, cls: type) -> list[_Marked]:
+        """The marked target that a class is, where the store knows its source as that of another, equal one."""
+        root = self._store.path.absolute().parent
+        file = Path(getattr(sys.modules.get(cls.__module__), "__file__", None) or "").absolute()
+        if not file.is_relative_to(root):
+            return []
+        found = [each for each in _marks_of(file, ProjectSources(root)).values() if each.names(cls)]
+        return [
+            replace(each, records=tuple(r for r in self._store.verdicts if r.source_hash == each.source_hash))
+            for each in found
+        ]
 
     @cached_property
     def _marked(self) -> list[_Marked]:

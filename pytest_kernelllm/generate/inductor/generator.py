@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from importlib import metadata
+from pathlib import Path
 
 from kernelllm_judge.core.records import Completion
-from kernelllm_judge.render.version import RENDER_VERSION
+from kernelllm_judge.render.version import code_version, render_version
 from pytest_kernelllm.generate.inductor.device import gpu_for
 from pytest_kernelllm.generate.inductor.variants import VARIANTS
 from pytest_kernelllm.generate.protocol import GenerateError, Generator, Request
-
-VERSION = 22
-"""Raised whenever an unchanged target gets another text."""
 
 
 class InductorGenerator(Generator):
@@ -30,7 +28,7 @@ class InductorGenerator(Generator):
     def identity(self) -> str:
         """Returns the architecture and the versions that determine the text, without importing torch or triton.
 
-        The renderer's is one of them: variants that it renders alike count as one.
+        This package's and the renderer's are the hash of their own text. Variants that are rendered alike count as one.
         """
         versions = []
         for package in ("torch", "triton"):
@@ -38,7 +36,8 @@ class InductorGenerator(Generator):
                 versions.append(f"{package}={metadata.version(package)}")
             except metadata.PackageNotFoundError:
                 versions.append(f"{package}=none")
-        return f"inductor/{VERSION} sm_{self.gpu.capability} render={RENDER_VERSION} {' '.join(versions)}"
+        own = code_version(Path(__file__).parent)
+        return f"inductor/{own} sm_{self.gpu.capability} render={render_version()} {' '.join(versions)}"
 
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Completion]]:
         """Yields the requested completions, as far as there are so many distinct ones.

@@ -520,8 +520,9 @@ def test_what_cannot_be_replaced_says_why(project, model, case) -> None:
             f"its kernel was verified with triton 1.0, not {HERE.triton}",
         ),
         (
-            {"environment": replace(HERE, policy="0 1.2x")},
-            f"its kernel was verified under the judge's rules 0, not {HERE.policy}",
+            {"environment": replace(HERE, policy="31")},
+            "its kernel was verified under other rules of the judge: it was given under policy 31, before each rule had a "
+            "version of its own",
         ),
         (
             {"environment": replace(HERE, device="cuda", gpu="NVIDIA A100", arch="sm_80")},
@@ -538,10 +539,20 @@ def test_kernels_that_are_not_verified_here_are_not_used(project, changed, wante
     assert reason(report, "blocks.0") == wanted
 
 
-@pytest.mark.parametrize("changed", [{"python": "3.99"}, {"driver": "1"}, {"policy": HERE.policy + " 1.2x"}])
-def test_python_driver_and_a_projects_own_threshold_may_differ(project, changed) -> None:
+@pytest.mark.parametrize("changed", [{"python": "3.99"}, {"driver": "1"}])
+def test_python_and_driver_may_differ(project, changed) -> None:
     project.verified(kernel_text(), environment=replace(HERE, **changed))
     assert optimize_model(project.layers().Model()).replaced
+
+
+def test_a_class_of_equal_source_in_another_file_runs_the_same_kernel(project) -> None:
+    text = LAYERS.replace(
+        "class Scale", "from pytest_kernelllm import triton_candidate\n\n\n@triton_candidate\nclass Scale", 1
+    )
+    for name in ("layers", "kept"):
+        (project.path / f"{name}.py").write_text(text)
+    project.verified(kernel_text(), file="kept.py")
+    assert len(optimize_model(project.layers().Model()).replaced) == 3
 
 
 def test_without_a_gpu_nothing_is_replaced(model, monkeypatch) -> None:

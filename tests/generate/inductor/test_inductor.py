@@ -17,7 +17,7 @@ from fusing import errors, from_inductor, inductor, live
 
 from kernelllm_judge.core.kernel_module import read_supports
 from kernelllm_judge.static_check.static_check import find_violations
-from pytest_kernelllm.generate.inductor.generator import VERSION, InductorGenerator
+from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import Request
 
 pytestmark = pytest.mark.slow
@@ -170,7 +170,7 @@ def test_the_identity_costs_no_import_of_torch() -> None:
     root = Path(__file__).parents[3]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"inductor/{VERSION} sm_90 render=")
+    assert done.stdout.startswith("inductor/") and " sm_90 render=" in done.stdout
 
 
 @pytest.mark.parametrize("name", TARGETS)

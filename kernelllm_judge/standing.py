@@ -1,0 +1,127 @@
+"""Says whether a verdict that was given earlier still stands: what has changed in the judge since, and on which side.
+
+Every rule has a version, and so has each part of the judge that serves several rules. A verdict names the versions that it was
+given under. A change that makes a rule stricter concerns acceptances, one that makes it looser concerns what that rule
+rejected; one for Triton's interpreter only concerns no verdict of a GPU. Standard library only: it is asked about every
+stored verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from kernelllm_judge.core.records import Stage, Verdict
+
+FIRST_POLICY = 32
+"""The judge's rules as a whole had this number when each rule got a version of its own: version 1 of all of them."""
+
+PARTS: Mapping[str, tuple[Stage, ...]] = {
+    "bounds": ("correctness", "timing"),
+    "interpreter": ("load", "run", "correctness"),
+    "timing": ("timing",),
+}
+"""What serves several rules, with the stages of the rejections that rest on it: reference outputs and the errors that are
+allowed; what Triton's interpreter does and checks; how speed is measured."""
+
+
+NO_FAULT = frozenset(
+    [
+        *("static check", "supports", "launches", "decoy", "torch's share", "memory held"),
+        *("device time", "clocks", "roofline", "speed"),
+    ]
+)
+"""Rules of what a kernel may do and must gain. A kernel that breaks no other gives no wrong result."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change of what is accepted."""
+
+    name: str
+    """Of the rule, or of one of ``PARTS``."""
+    version: int
+    """That it has since: one more than before; 1 for a new rule."""
+    moves: Literal["stricter", "looser"]
+    """What does both is two changes."""
+    why: str
+    """What is judged otherwise, in a few words that follow a colon."""
+    where: Literal["any", "cpu", "cuda"] = "any"
+    """Whose verdicts it concerns: those of Triton's interpreter (``cpu``), those of a GPU, or both."""
+
+
+CHANGES: tuple[Change, ...] = ()
+"""All changes since ``FIRST_POLICY``, the oldest first. Whoever changes what a rule accepts adds a line, and nobody alters one."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Whether a verdict stands, and why: a sentence's end, after "because"."""
+
+    stands: bool
+    reason: str
+
+
+def policy(changes: Sequence[Change] = CHANGES) -> str:
+    """Returns the number of the judge's rules as a whole, for people; no verdict depends on it."""
+    return str(FIRST_POLICY + len(changes))
+
+
+def versions(names: Iterable[str], changes: Sequence[Change] = CHANGES) -> dict[str, int]:
+    """Returns the versions of these rules, and of all parts."""
+    latest = {change.name: change.version for change in changes}
+    return {name: latest.get(name, 1) for name in (*names, *PARTS)}
+
+
+def standing(verdict: Verdict, changes: Sequence[Change] = CHANGES) -> Standing:
+    """Says whether a verdict stands under the rules of today.
+
+    Args:
+        verdict: as it was given.
+        changes: all changes of the rules, the oldest first.
+    """
+    given = verdict.environment.policy
+    if not verdict.versions and given != str(FIRST_POLICY):
+        return Standing(
+            False, f"it was given under policy {given}, before each rule had a version of its own"
+        )
+    # Before rules had versions a verdict named none: it passed the first one of each.
+    since = [c for c in changes if c.version > verdict.versions.get(c.name, 0)]
+    for change in _here(since, verdict):
+        concerned = verdict.correct if change.moves == "stricter" else _rejected_by(verdict, change.name)
+        if concerned and not (change.moves == "stricter" and change.name == verdict.rule):
+            what = "accepted" if verdict.accepted else "rejected"
+            return Standing(
+                False, f"it was {what}, and {change.name} has become {change.moves}: {change.why}"
+            )
+    return Standing(True, "nothing that it rests on has changed on the side that concerns it")
+
+
+def newly_refused(verdict: Verdict, before: str, changes: Sequence[Change] = CHANGES) -> str:
+    """Says why a kernel is refused that an earlier policy accepted, where it gives no wrong result; empty for any other.
+
+    Args:
+        verdict: of today.
+        before: number of the policy under which it was accepted; empty if it is not known that it was.
+        changes: all changes of the rules, the oldest first.
+    """
+    if verdict.verdict != "rejected" or verdict.rule not in NO_FAULT or not before.isdecimal():
+        return ""
+    if int(before) < FIRST_POLICY:
+        return f"policy {before} accepted it, and policy {policy(changes)} does not"
+    for change in _here(changes[int(before) - FIRST_POLICY :], verdict):
+        if change.moves == "stricter" and _rejected_by(verdict, change.name):
+            return f"policy {before} accepted it, and {change.name} has become stricter since: {change.why}"
+    return ""
+
+
+def _here(changes: Iterable[Change], verdict: Verdict) -> list[Change]:
+    """The changes that concern verdicts of the same device."""
+    return [change for change in changes if change.where in ("any", verdict.environment.device)]
+
+
+def _rejected_by(verdict: Verdict, name: str) -> bool:
+    if verdict.verdict != "rejected":
+        return False
+    return verdict.rule == name or verdict.stage in PARTS.get(name, ())
