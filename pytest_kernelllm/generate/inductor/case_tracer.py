@@ -156,7 +156,7 @@ class CaseTracer:
 def _program(variant: Variant) -> str:
     """Names what Inductor writes for a variant; those that differ in their blocks only share it."""
     same = dataclasses.replace(variant, note="", only="", needs="", choice=0, launch={})
-    return repr(dataclasses.replace(same, config=sorted(variant.config.items())))
+    return repr(dataclasses.replace(same, config=dict(sorted(variant.config.items()))))
 
 
 def _launches(lowered: Lowered, variant: Variant) -> dict[str, dict[str, int]]:
