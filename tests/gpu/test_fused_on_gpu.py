@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.gpu
 
-CHECKS = Path(__file__).parents[1] / "judge/reference/fused_checks.py"
+CHECKS = Path(__file__).parents[1] / "judge/truth/fused_checks.py"
 
 
 def test_fused_measurements_are_those_of_pytorchs_operations() -> None:

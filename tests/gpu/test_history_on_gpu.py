@@ -15,7 +15,12 @@ LAUNCH = "    scale_kernel[(x.shape[0],)](x, self.weight, out, WIDTH=64)\n"
 def pytest_in(path, *more):
     """Runs the project's tests. A kernel of some microseconds may lose half its speedup: clocks differ from run to run."""
     command = [sys.executable, "-m", "pytest", "--kernelllm", "--kernelllm-generator=files"]
-    options = ["--kernelllm-candidates-dir=.", "--kernelllm-min-speedup=0.01", "--kernelllm-compare-fail=50%", *more]
+    options = [
+        "--kernelllm-candidates-dir=.",
+        "--kernelllm-min-speedup=0.01",
+        "--kernelllm-compare-fail=50%",
+        *more,
+    ]
     return subprocess.run([*command, *options], cwd=path, capture_output=True, text=True, check=False)
 
 
