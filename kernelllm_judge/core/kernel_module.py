@@ -155,11 +155,10 @@ def renamed(source: str, target: str, source_hash: str) -> str:
     header, body = _header(source)
     if not header.startswith(_PROVENANCE[0]):
         return source
+    lines = header.splitlines()
     for start, value in ((_PROVENANCE[0], target), (_PROVENANCE[2], source_hash)):
-        header = re.sub(
-            f"^{start}.*$", lambda _, line=start + value: line, header, count=1, flags=re.MULTILINE
-        )
-    return stamped(header + body)
+        lines = [start + value if line.startswith(start) else line for line in lines]
+    return stamped("".join(f"{line}\n" for line in lines) + body)
 
 
 def _header(text: str) -> tuple[str, str]:

@@ -253,8 +253,6 @@ class Verdict(Record):
     environment: Environment
     rule: str = ""
     """The rule (``judge.rules``) that a rejected candidate broke; empty for other verdicts."""
-    versions: Mapping[str, int] = field(default_factory=dict)
-    """Versions of the rules in force, and of the judge's parts, see ``standing``; empty before rules had versions."""
     checks: tuple[Check, ...] = ()
     timing: tuple[Timing, ...] = ()
     cases: tuple[str, ...] = ()
@@ -263,6 +261,8 @@ class Verdict(Record):
     isolation: str = ""
     durations: Mapping[str, float] = field(default_factory=dict)
     """The seconds by part, the longest first; together less than ``seconds``, which has waiting for others too."""
+    versions: Mapping[str, int] = field(default_factory=dict)
+    """Versions of the rules in force, and of the judge's parts, see ``standing``; empty before rules had versions."""
     schema: int = SCHEMA
 
     @property

@@ -71,7 +71,9 @@ def _closure(project: ProjectSources, module: Module, mark: Mark, *, by_path: bo
     if mark.kind == "kernelbench":
         closure.add(module, "inputs", expression("get_inputs"))
         closure.add(module, "init", expression("get_init_inputs"))
-    for option in mark.options:
+    for option in sorted(
+        mark.options, key=lambda option: option.arg or ""
+    ):  # files are numbered in this order
         if option.arg != "kernel":
             closure.add(module, f"option {option.arg or '**'}", option.value)
     return closure

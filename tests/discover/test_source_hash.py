@@ -322,6 +322,14 @@ MOVES = {
 }
 
 
+def test_the_order_of_options_does_not_count_wherever_they_come_from(project):
+    text = "from one import f\nfrom two import g\nfrom pytest_kernelllm import triton_candidate\n@triton_candidate({})\nclass M: ...\n"
+    root = project.write(m=text.format("inputs=f, init=g"), one="def f(): ...\n", two="def g(): ...\n")
+    before = hash_of(root)
+    project.write(m=text.format("init=g, inputs=f"))
+    assert hash_of(root) == before
+
+
 @pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
 def test_the_place_of_a_file_does_not_count(project, move):
     root = project.write_files(FILES)
