@@ -237,7 +237,7 @@ def judged(options: argparse.Namespace, jobs: Sequence[Job]) -> Iterator[Result]
 
             for target in targets:
                 session.announce(target)
-            for target, result in side_by_side(work, list(targets), session.side_by_side):
+            for target, result in side_by_side(work, list(targets), session.processes.side_by_side):
                 if result:
                     yield {**targets[target], **result}
 

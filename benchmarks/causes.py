@@ -126,7 +126,7 @@ def explained(options: argparse.Namespace, jobs: Sequence[tuple[str, Path]]) -> 
                 except (SessionError, ValueError) as error:
                     return {"error": str(error)}
 
-            for (problem, _), result in side_by_side(work, jobs, session.side_by_side):
+            for (problem, _), result in side_by_side(work, jobs, session.processes.side_by_side):
                 if result:
                     yield {"problem": problem, **result}
 
@@ -138,7 +138,7 @@ def write(session: Session, file: Path, kernel: Path) -> str:
         ValueError: there is none.
         SessionError: the problem cannot be imported, built or called.
     """
-    [target] = scan_file(file, session.root, kernelbench=True).targets
+    [target] = scan_file(file, session.context.root, kernelbench=True).targets
     for draft, completion in session.drafts(target):
         if draft.candidate is None:
             raise ValueError(draft.why)

@@ -43,11 +43,11 @@ def run(options: argparse.Namespace) -> int:
     named = [find_target(reference) for reference in options.targets]
     settings = settings_of(options)
     with open_session(Path.cwd(), settings) as session:
-        here = find_environment("cpu", settings.arch) if interpreting() else session.environment
-        known = KnownVerdicts(here, tuple(session.store.verdicts))
+        here = find_environment("cpu", settings.arch) if interpreting() else session.context.environment
+        known = KnownVerdicts(here, tuple(session.context.store.verdicts))
         for name, value in _surroundings(session, known):
             print(f"{name + ':':<16}{value}")
-        problems = [*session.store.problems]
+        problems = [*session.context.store.problems]
         if named:
             good = [_named(session, target, known) for target in named]
         else:
@@ -78,19 +78,19 @@ class KnownVerdicts:
 
 def _surroundings(session: Session, known: KnownVerdicts) -> Iterator[tuple[str, str]]:
     """Yields what there is on this machine, without importing torch."""
-    here, settings = session.environment, session.settings
+    here, settings = session.context.environment, session.context.settings
     yield "python", f"{sys.version.split()[0]} ({sys.executable})"
     for name, version in (("torch", here.torch), ("triton", here.triton)):
         yield name, version or "not installed; run `pip install 'pytest-kernelllm[torch]'`"
     yield "gpu", f"{here.gpu} ({here.arch}), driver {here.driver}" if here.gpu else _without_gpu(here.arch)
     try:
-        yield "isolation", session.isolation.level
+        yield "isolation", session.context.isolation.level
     except IsolationError as error:
         yield "isolation", str(error)
     accepted = [record.verdict for record in known.records if record.verdict.accepted]
     verified = sum(map(known.holds, accepted))
     in_all = f"{counted(verified, 'kernel')} verified in this environment, {len(accepted)} in all"
-    yield "store", f"{session.store.path}: {in_all}"
+    yield "store", f"{session.context.store.path}: {in_all}"
     yield "language model", _language_model(session)
     try:
         names = ", ".join(generator.name for generator in session.generators)
@@ -110,7 +110,7 @@ def _without_gpu(arch: str) -> str:
 
 
 def _language_model(session: Session) -> str:
-    settings = session.settings
+    settings = session.context.settings
     if settings.endpoint:
         return f"the endpoint {settings.endpoint}"
     from pytest_kernelllm.models.local.files import why_unusable
@@ -163,12 +163,15 @@ def _cases(session: Session, target: Target) -> Iterator[tuple[str, str]]:
     Raises:
         SessionError: the target cannot be imported, built or called.
     """
-    live = session.live(target)
-
     import torch
 
+    from kernelllm_judge.target.live import load_target
     from kernelllm_runtime.adopted import DISPATCHER, explain
 
+    try:
+        live = load_target(session.context.root, target)
+    except TargetError as error:
+        raise SessionError(str(error)) from None
     device = "cpu" if interpreting() else "cuda"
     for case in live.cases:
         sizes = {name: max(low, min(high, 4)) for name, (low, high) in case.domain.dims.items()}
@@ -188,11 +191,11 @@ def _why_not(session: Session, target: Target) -> str:
     """The reason why no call runs the adopted kernel here, found without importing; empty if some may."""
     if os.environ.get("KERNELLLM_DISABLE", "") not in ("", "0"):
         return "KERNELLLM_DISABLE is set"
-    if not session.environment.triton:
+    if not session.context.environment.triton:
         return "triton is not installed"
-    if not session.environment.gpu and not interpreting():
+    if not session.context.environment.gpu and not interpreting():
         return "there is no GPU here"
-    match adoption_state(session.root, target):
+    match adoption_state(session.context.root, target):
         case "missing":
             return f"there is no module {target.kernel}; apply its patch again, or remove kernel= from the marker"
         case "stale":
@@ -204,9 +207,9 @@ def _why_not(session: Session, target: Target) -> str:
 
 def _reserve(session: Session, target: Target, known: KnownVerdicts) -> str:
     """A note on how far a kernel that runs is verified; it continues the sentence."""
-    if adoption_state(session.root, target) == "edited":
+    if adoption_state(session.context.root, target) == "edited":
         return ", although it was edited since it was verified"
-    file = adopted_file(session.root, target)
+    file = adopted_file(session.context.root, target)
     assert file is not None  # else it would not run
     kernel_hash = program_name(file.read_text(encoding="utf-8"))
     verdicts = [record.verdict for record in known.records if record.candidate.kernel_hash == kernel_hash]

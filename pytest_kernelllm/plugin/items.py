@@ -49,13 +49,13 @@ class TargetClass(pytest.Collector):
         """Yields correctness and speed of the adopted kernel, and of every candidate unless that one is current."""
         ids = self.kernelllm.candidate_ids
         if self.target.kernel is not None:
-            current = adoption_state(self.kernelllm.root, self.target) == "current"
+            current = adoption_state(self.kernelllm.context.root, self.target) == "current"
             ids = [ADOPTED] if current else [ADOPTED, *ids]
         common = {"kernelllm": self.kernelllm, "target": self.target}
         for kind in (CorrectnessItem, SpeedupItem):
             for candidate in ids:
                 yield kind.from_parent(self, name=f"{kind.label}[{candidate}]", candidate=candidate, **common)
-        if self.kernelllm.settings.require_kernels and self.target.kernel is None:
+        if self.kernelllm.context.settings.require_kernels and self.target.kernel is None:
             yield VerifiedItem.from_parent(self, name="verified", **common)
 
 
@@ -117,7 +117,7 @@ class CandidateItem(TargetItem):
 
     def explained(self, outcome: Outcome) -> str:
         """Says why the candidate did not pass, and how to see it again."""
-        return explain(self.kernelllm.root, outcome, self.nodeid)
+        return explain(self.kernelllm.context.root, outcome, self.nodeid)
 
     def fail_or_xfail(self, text: str) -> None:
         """A candidate that fails is expected to; an adopted kernel that fails is a failure."""
@@ -147,7 +147,7 @@ class CorrectnessItem(CandidateItem):
             self.fail_or_skip(self.explained(outcome), f"could not be judged: {verdict.reason}")
         elif not verdict.correct:
             self.fail_or_xfail(self.explained(outcome))
-        if self.candidate == ADOPTED and adoption_state(self.kernelllm.root, self.target) == "stale":
+        if self.candidate == ADOPTED and adoption_state(self.kernelllm.context.root, self.target) == "stale":
             pytest.fail(
                 f"{self.target.id} has changed since {self.target.kernel} was adopted: the kernel is stale and the "
                 "original runs. Take the new suggestion, or remove `kernel=`.",
@@ -166,7 +166,7 @@ class SpeedupItem(CandidateItem):
         verdict = outcome.verdict
         if verdict is None or not verdict.correct:
             self.skip(outcome.reason or "not correct, so not timed")
-        if not self.kernelllm.settings.timing:
+        if not self.kernelllm.context.settings.timing:
             self.skip(noted(outcome) or "timing is off")
         if not verdict.timing:
             self.skip(noted(outcome) or "no GPU")

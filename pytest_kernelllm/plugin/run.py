@@ -65,7 +65,7 @@ class Run:
                 ahead=not hasattr(config, "workerinput"),
             )
             self.session.history.check()
-            self.isolation = self.session.isolation.level
+            self.isolation = self.session.context.isolation.level
             self.writers = [generator.name for generator in self.session.generators]
         except (ConfigError, GenerateError, SessionError) as error:
             raise pytest.UsageError(str(error)) from None
@@ -127,7 +127,7 @@ class Run:
 
     def pytest_report_header(self) -> list[str]:
         """Returns who writes, where candidates are judged, and where they are kept."""
-        environment = self.session.environment
+        environment = self.session.context.environment
         where = (
             f"{environment.gpu} ({environment.arch})"
             if environment.gpu
@@ -136,7 +136,7 @@ class Run:
         why = f" (auto: {self.session.chosen.why})" if self.session.chosen.why else ""
         names, asked = ", ".join(self.writers), counted(self.settings.samples, "candidate")
         return [
-            f"kernelllm: {names}{why}, {asked} a target; {where}; store {self.session.store.path.name}/",
+            f"kernelllm: {names}{why}, {asked} a target; {where}; store {self.session.context.store.path.name}/",
             f"isolation: {self.isolation}",
             *filter(None, [self.session.search_in_words]),
         ]
@@ -163,7 +163,7 @@ class Run:
         self._stopped = str(session.shouldfail or session.shouldstop or interrupted)
         if hasattr(self.config, "workeroutput"):
             self.config.workeroutput[USAGE] = self.session.usage
-            self.config.workeroutput[NOTES] = self.session.notes
+            self.config.workeroutput[NOTES] = list(self.session.processes.notes)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -199,46 +199,42 @@ class Run:
         """Writes the closing table, the patches and the reports."""
         if not self.outcomes:
             write_reports(
-                terminalreporter, self.config, self.session.environment, [], {}, None, self._stopped
+                terminalreporter, self.config, self.session.context.environment, [], {}, None, self._stopped
             )
             if not self._found and not self.config.pluginmanager.hasplugin("dsession"):
                 terminalreporter.section("kernelllm")
                 terminalreporter.write_line(self._no_target())
             return
         from pytest_kernelllm.report.summary import write_summary
-        from pytest_kernelllm.suggest.suggestions import write_suggestions
 
         self.config.pluginmanager.register(import_module(PASS_AT_K), PASS_AT_K)
         order = {candidate: number for number, candidate in enumerate([*self.session.candidate_ids, ADOPTED])}
         outcomes = sorted(self.outcomes.values(), key=lambda outcome: order[outcome.id])
         slots, spans = self.session.usage
         usage = Usage.of(slots + self._slots, [*spans, *self._spans])
-        suggestions = write_suggestions(
-            self.session.store,
-            self.root,
-            outcomes,
-            self.settings.kernels_dir,
-            timed_only=self.settings.require_timing,
-        )
+        suggestions = self.session.suggest(outcomes)
         lines = self.config.hook.pytest_kernelllm_summary(
             outcomes=outcomes, generators=self.writers, samples=self.settings.samples
         )
         recorded = self.session.history.record(outcomes, self.config.getoption("kernelllm_save") or "")
         write_summary(
             terminalreporter,
-            self.session.store.path,
+            self.session.context.store.path,
             outcomes,
             suggestions,
-            [*self.session.store.problems, *dict.fromkeys([*self.session.notes, *self._notes])],
+            [
+                *self.session.context.store.problems,
+                *dict.fromkeys([*self.session.processes.notes, *self._notes]),
+            ],
             [line for part in lines for line in part],
-            usage if usage and self.session.environment.device == "cuda" else None,
+            usage if usage and self.session.context.environment.device == "cuda" else None,
             {o.target.id for o in outcomes if adoption_state(self.root, o.target) == "stale"},
             recorded,
         )
         write_reports(
             terminalreporter,
             self.config,
-            self.session.environment,
+            self.session.context.environment,
             outcomes,
             suggestions,
             usage,

@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.core.records import Completion, Target
 from pytest_kernelllm.generate.protocol import Generator, Request
-from pytest_kernelllm.session.batch import Batch, Progress
-from pytest_kernelllm.session.memo import Memo
-from pytest_kernelllm.store import Store
+from pytest_kernelllm.session.batch import Batch
+from pytest_kernelllm.session.context import Context
 from pytest_kernelllm.store.completions import CompletionKey
 
 if TYPE_CHECKING:
@@ -28,35 +27,23 @@ PATIENCE_S = 10.0
 """Seconds that ``close`` waits for a generator to end its work: one that is loading a model cannot be stopped."""
 
 
+class Targets(Protocol):
+    """Loads targets, see ``TargetProcesses``."""
+
+    def load(self, target: Target) -> object:
+        """Checks that a target can be loaded, or raises ``SessionError``."""
+
+    def live(self, target: Target) -> LiveTarget:
+        """Returns the target's class, imported in this process."""
+
+
 class CompleteStage:
     """Completions by target, generator and index. Nothing that the store holds is written again."""
 
-    def __init__(
-        self,
-        store: Store,
-        samples: int,
-        live: Callable[[Target], LiveTarget],
-        progress: Progress,
-        inputs: Callable[[Target], str] = lambda target: "",
-        load: Callable[[Target], object] | None = None,
-    ) -> None:
-        """Writes nothing yet.
-
-        Args:
-            store: where completions are kept.
-            samples: how many are asked of each generator for each target.
-            live: imports a target.
-            progress: called with a few words about what is being done.
-            inputs: fingerprint of the inputs that a conftest gives a target, for which other completions are written.
-            load: checks that a target can be imported, built and called; ``live`` if it is left out.
-        """
-        self._store = store
-        self._memo = Memo(store.completions, lasts=lambda completion: not completion.failed)
-        self._samples = samples
-        self._live = live
-        self._progress = progress
-        self._inputs = inputs
-        self._load = load or live
+    def __init__(self, context: Context, targets: Targets) -> None:
+        """Writes nothing yet; ``targets`` are loaded before something is written for them."""
+        self._context = context
+        self._targets = targets
         self._lock = threading.Lock()
         self._alone: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         """By the name of a generator that one thread may use at a time."""
@@ -76,7 +63,7 @@ class CompleteStage:
         """
         identity = generator.identity()
         if missing := self._missing(identity, target, count):
-            self._load(target)
+            self._targets.load(target)
             if generator.batched:
                 with self._lock:
                     batch = self._batch(generator, target)
@@ -85,7 +72,10 @@ class CompleteStage:
                 with contextlib.nullcontext() if generator.concurrent else self._alone[generator.name]:
                     for _ in self._write(generator, [target]):
                         pass
-        found = {index: self._memo.known(self._key(identity, target, index)) for index in range(count)}
+        found = {
+            index: self._context.known.completions.known(self._key(identity, target, index))
+            for index in range(count)
+        }
         return {index: completion for index, completion in found.items() if completion is not None}
 
     def stream(self, generator: Generator, target: Target) -> Iterator[str]:
@@ -98,11 +88,11 @@ class CompleteStage:
         identity = generator.identity()
         if not self._missing(identity, target, 1):
             return
-        with self._store.lock(f"generate {identity} "):
+        with self._context.store.lock(f"generate {identity} "):
             if self._missing(identity, target, 1):
-                for part in generator.stream(Request(target, (0,), partial(self._live, target))):
+                for part in generator.stream(Request(target, (0,), partial(self._targets.live, target))):
                     if isinstance(part, Completion):
-                        self._memo.keep(self._key(identity, target, part.index), part)
+                        self._context.known.completions.keep(self._key(identity, target, part.index), part)
                     else:
                         yield part
 
@@ -130,8 +120,11 @@ class CompleteStage:
                 batch.join()
             targets = {target.id: target, **self._announced}
             identity = generator.identity()
-            missing = sum(len(self._missing(identity, each, self._samples)) for each in targets.values())
-            batch = Batch(generator, targets, self._write, missing, self._progress)
+            missing = sum(
+                len(self._missing(identity, each, self._context.settings.samples))
+                for each in targets.values()
+            )
+            batch = Batch(generator, targets, self._write, missing, self._context.progress)
             self._batches[generator.name] = batch
         return batch
 
@@ -139,44 +132,54 @@ class CompleteStage:
         """Has what is missing written, keeps it, and passes it on. Of several processes one writes, the others wait."""
         identity = generator.identity()
         names = sorted(target.source_hash for target in targets) if not generator.batched else []
-        with self._store.lock(f"generate {identity} {' '.join(names)}"):
-            asked = [(target, self._missing(identity, target, self._samples)) for target in targets]
+        with self._context.store.lock(f"generate {identity} {' '.join(names)}"):
+            asked = [
+                (target, self._missing(identity, target, self._context.settings.samples))
+                for target in targets
+            ]
             asked = [(target, missing) for target, missing in asked if missing]
             if generator.batched:
                 with ThreadPoolExecutor(LOADED_AT_ONCE) as threads:
                     usable = list(threads.map(self._usable, [target for target, _ in asked]))
                 asked = [each for each, can in zip(asked, usable, strict=True) if can]
-            requests = [Request(target, missing, partial(self._live, target)) for target, missing in asked]
+            requests = [
+                Request(target, missing, partial(self._targets.live, target)) for target, missing in asked
+            ]
             if not requests:
                 return
-            self._progress(f"{_names(requests)}: {generator.name} is writing candidates")
+            self._context.progress(f"{_names(requests)}: {generator.name} is writing candidates")
             written: Counter[str] = Counter()
             for request, completion in generator.generate(requests):
                 target = request.target
                 # After a failure, the others of this target may still come when they are asked for again.
                 written[target.id] += len(request.indices) if completion.failed else 1
-                yield target, self._memo.keep(self._key(identity, target, completion.index), completion)
+                yield (
+                    target,
+                    self._context.known.completions.keep(
+                        self._key(identity, target, completion.index), completion
+                    ),
+                )
             for request in requests:
                 if written[request.target.id] < len(request.indices):
-                    self._store.completions.mark_exhausted(self._key(identity, request.target, 0))
+                    self._context.store.completions.mark_exhausted(self._key(identity, request.target, 0))
 
     def _usable(self, target: Target) -> bool:
         """Whether a target that others are waiting for can be imported; its own test will report why not."""
         try:
-            self._load(target)
+            self._targets.load(target)
         except SessionError:
             return False
         return True
 
     def _key(self, identity: str, target: Target, index: int) -> CompletionKey:
-        inputs = self._inputs(target)
+        inputs = self._context.inputs(target)
         return CompletionKey(target.source_hash, f"{identity} inputs/{inputs}" if inputs else identity, index)
 
     def _missing(self, identity: str, target: Target, count: int) -> tuple[int, ...]:
         keys = [self._key(identity, target, index) for index in range(count)]
-        if self._store.completions.exhausted(keys[0]):
+        if self._context.store.completions.exhausted(keys[0]):
             return ()
-        return tuple(key.index for key in keys if self._memo.known(key) is None)
+        return tuple(key.index for key in keys if self._context.known.completions.known(key) is None)
 
 
 def _names(requests: Sequence[Request]) -> str:

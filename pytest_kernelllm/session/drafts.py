@@ -1,68 +1,47 @@
-"""The first two stages together: candidates as they were written and rendered, before anything is judged."""
+"""Candidates before they are judged: what a generator wrote, rendered; or the adopted kernel, read."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from kernelllm_judge.core.errors import SessionError
-from kernelllm_judge.core.records import (
-    ADOPTED,
-    Candidate,
-    CandidateId,
-    Completion,
-    Environment,
-    Target,
-    Verdict,
-)
+from kernelllm_judge.core.kernel_module import renamed
+from kernelllm_judge.core.records import ADOPTED, Candidate, CandidateId, Completion, Target, Verdict
+from kernelllm_judge.render.version import RENDER_VERSION
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.discover.adoption import adopted_file
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
 from pytest_kernelllm.session.complete import CompleteStage
-from pytest_kernelllm.session.render import RenderStage
+from pytest_kernelllm.session.context import Context
+from pytest_kernelllm.session.processes import PreparingLost, TargetProcesses
+from pytest_kernelllm.store.renderings import RenderingKey
 
 Draft = tuple[Outcome, Completion]
 """An outcome without a verdict, unless the text could not be rendered, and the text."""
 
 
+@dataclass(frozen=True)
 class Drafts:
     """Writes and renders candidates, or reads the adopted one. Thread-safe."""
 
-    def __init__(
-        self,
-        root: Path,
-        samples: int,
-        completing: CompleteStage,
-        rendering: RenderStage,
-        environment: Callable[[], Environment],
-    ) -> None:
-        """Writes nothing yet.
+    context: Context
+    completing: CompleteStage
+    processes: TargetProcesses
 
-        Args:
-            root: project root.
-            samples: how many candidates each generator is asked for.
-            completing: writes.
-            rendering: renders.
-            environment: where verdicts of the session hold.
-        """
-        self._root = root
-        self._samples = samples
-        self._completing = completing
-        self._rendering = rendering
-        self._environment = environment
-
-    def every(self, target: Target, generator: Generator) -> Iterator[Draft]:
-        """Yields the candidates that a generator has, at most as many as it is asked for.
+    def every(self, target: Target, generator: Generator) -> list[Draft]:
+        """Returns the candidates that a generator has, at most as many as it is asked for.
 
         Raises:
             SessionError: the target cannot be imported, built or called, or the generator cannot work.
         """
-        written = self._completions(target, generator, self._samples).values()
-        for one in written:
-            yield self.draft(target, CandidateId(generator.name, one.index), one), one
+        written = self._completions(target, generator, self.context.settings.samples)
+        return [
+            (self.of_completion(target, CandidateId(generator.name, index), one), one)
+            for index, one in written.items()
+        ]
 
     def of(self, target: Target, generator: Generator, ids: Sequence[CandidateId]) -> list[Draft]:
         """Returns candidates of one generator; one that it does not have is a draft that says why.
@@ -77,14 +56,14 @@ class Drafts:
         """
         written = self._completions(target, generator, ids[-1].sample + 1)
         found = [written.get(each.sample) or self._absent(each, written) for each in ids]
-        return [(self.draft(target, each, one), one) for each, one in zip(ids, found, strict=True)]
+        return [(self.of_completion(target, each, one), one) for each, one in zip(ids, found, strict=True)]
 
     def adopted(self, target: Target) -> Draft:
         """Returns the kernel that the source names, as it stands in its file."""
         assert target.kernel is not None
         completion = Completion(ADOPTED.generator, 0, "", "kernel_module")
         draft = Outcome(target, ADOPTED)
-        path = adopted_file(self._root, target)
+        path = adopted_file(self.context.root, target)
         if path is None:
             return replace(draft, reason=f"the adopted kernel {target.kernel} is not there"), completion
         try:
@@ -93,20 +72,38 @@ class Drafts:
             return replace(draft, reason=f"the adopted kernel {path} cannot be read: {error}"), completion
         return replace(draft, candidate=Candidate(target.id, source, ADOPTED.generator)), completion
 
-    def draft(self, target: Target, candidate: CandidateId, completion: Completion) -> Outcome:
-        """Renders a completion."""
+    def of_completion(self, target: Target, candidate: CandidateId, completion: Completion) -> Outcome:
+        """Renders a completion.
+
+        Raises:
+            SessionError: the target cannot be imported, built or called.
+        """
         draft = Outcome(target, candidate, tokens=completion.tokens, cost=completion.cost)
         if not completion.text:
             return replace(draft, reason=completion.note or f"{candidate.generator} wrote nothing")
-        result = self._rendering.render(target, completion)
+        result = self._rendered(target, completion)
         if isinstance(result, Candidate):
-            return replace(draft, candidate=result)
+            return replace(draft, candidate=for_target(result, target))
         text_hash = hashlib.sha256(completion.text.encode(errors="surrogatepass")).hexdigest()
-        return replace(draft, verdict=Verdict("rejected", "render", result, text_hash, self._environment()))
+        verdict = Verdict("rejected", "render", result, text_hash, self.context.environment)
+        return replace(draft, verdict=verdict)
+
+    def _rendered(self, target: Target, completion: Completion) -> Candidate | str:
+        """Returns the candidate, or the sentence that says why there is none."""
+        device = "gpu" if self.context.on_gpu else ""  # a GPU judges candidates that are made for more sizes
+        version = " ".join(filter(None, (RENDER_VERSION, device, self.context.inputs(target))))
+        renderings, key = self.context.known.renderings, RenderingKey(target.source_hash, completion, version)
+        known = renderings.known(key)
+        if known is not None:
+            return known
+        try:
+            return renderings.keep(key, self.processes.render(target, completion))
+        except PreparingLost as error:
+            return str(error)
 
     def _completions(self, target: Target, generator: Generator, count: int) -> dict[int, Completion]:
         try:
-            return self._completing.completions(generator, target, count)
+            return self.completing.completions(generator, target, count)
         except GenerateError as error:
             raise SessionError(str(error)) from None
 
@@ -114,7 +111,15 @@ class Drafts:
         """An empty completion that says why there is none."""
         notes = [completion.note for completion in written.values() if not completion.text]
         count = counted(len(written), "distinct candidate")
-        fewer = f"{candidate.generator} wrote {count}, not {self._samples}"
+        fewer = f"{candidate.generator} wrote {count}, not {self.context.settings.samples}"
         return Completion(
             candidate.generator, candidate.sample, "", "modelnew", note=notes[0] if notes else fewer
         )
+
+
+def for_target(candidate: Candidate, target: Target) -> Candidate:
+    """Returns the candidate under the target's name of today: a file that moves keeps its hashes."""
+    if candidate.target == target.id:
+        return candidate
+    others = tuple(renamed(source, target.id) for source in candidate.others)
+    return replace(candidate, target=target.id, source=renamed(candidate.source, target.id), others=others)

@@ -7,13 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kernelllm_judge.core.records import ADOPTED, Completion, Target
+from kernelllm_judge.core.records import ADOPTED
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
 from pytest_kernelllm.models.from_settings import chats, language_model, sampling
 from pytest_kernelllm.models.generator import NO_HOOK, KernelLLMGenerator, PromptHook
 from pytest_kernelllm.session.inductor import PooledInductor
+from pytest_kernelllm.session.processes import TargetProcesses
+from pytest_kernelllm.session.search import SearchStage
 
 NAMES = ("auto", "kernelllm", "local", "endpoint", "inductor", "files")
 
@@ -34,10 +36,10 @@ class Surroundings:
     """Architecture of the GPU, such as ``sm_90``; empty without one."""
     free: int = 0
     """Bytes that are free on the GPU with most room."""
-    write: Callable[[Target, Sequence[int]], list[Completion]] | None = None
-    """How ``inductor`` writes in the judging processes, see ``TargetProcesses.write``; None: it does in this process."""
-    fastest: Callable[[Target, Sequence[Completion]], Completion] | None = None
-    """How the fastest of Inductor's programs is found, see ``SearchStage.fastest``; None: it is not searched for."""
+    processes: TargetProcesses | None = None
+    """Where ``inductor`` writes; None: in this process."""
+    search: SearchStage | None = None
+    """Finds the fastest of Inductor's programs; None: it is not searched for."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +118,9 @@ def _files(settings: Settings, around: Surroundings) -> Generator:
 
 def _inductor(settings: Settings, around: Surroundings) -> Generator:
     arch = around.arch or settings.arch
-    if around.write is None:
+    if around.processes is None:
         return InductorGenerator(arch)
-    return PooledInductor(arch, around.write, around.fastest, f"{settings.search:g}s on {around.gpu}")
+    return PooledInductor(arch, around.processes, around.search, f"{settings.search:g}s on {around.gpu}")
 
 
 def _local(settings: Settings, around: Surroundings) -> Generator:

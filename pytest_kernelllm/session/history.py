@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
 from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.core.records import Environment, Target, Verdict, mean_ratio
-from pytest_kernelllm.config.settings import Settings, share
+from pytest_kernelllm.config.settings import share
 from pytest_kernelllm.core.history import (
     Comparison,
     History,
@@ -23,7 +23,7 @@ from pytest_kernelllm.core.history import (
     slower_than_recorded,
 )
 from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.store import Store
+from pytest_kernelllm.session.context import Context
 
 LATEST, OFF = "latest", "off"
 
@@ -66,31 +66,15 @@ class Recorded(NamedTuple):
 class Histories:
     """The recorded runs, as far as they concern this one."""
 
-    def __init__(
-        self,
-        store: Store,
-        settings: Settings,
-        inputs: Callable[[Target], str],
-        environment: Callable[[], Environment],
-    ) -> None:
-        """Reads nothing yet.
-
-        Args:
-            store: where runs are kept.
-            settings: which run to compare with, and what may be lost.
-            inputs: returns the fingerprint of the inputs that a conftest gives.
-            environment: returns where this run's verdicts hold.
-        """
-        self._store = store
-        self._compare = settings.compare
-        self._allowed = share(settings.compare_fail)
-        self._timing = settings.timing
-        self._inputs = inputs
-        self._environment = environment
+    def __init__(self, context: Context) -> None:
+        """Reads nothing yet."""
+        self._context = context
+        self._compare = context.settings.compare
+        self._allowed = share(context.settings.compare_fail)
 
     @cached_property
     def _runs(self) -> list[Run]:
-        return list(self._store.runs)
+        return list(self._context.store.runs)
 
     @cached_property
     def _chosen(self) -> Run | None:
@@ -121,7 +105,7 @@ class Histories:
 
     def of(self, target: Target, verdict: Verdict) -> History:
         """Returns the history of a target's adopted kernel, which has this verdict now."""
-        inputs = self._inputs(target)
+        inputs = self._context.inputs(target)
         if self._compare == OFF:
             return History(inputs)
         every = (Recorded(run, kernel) for run in self._runs for kernel in run.kernels)
@@ -189,7 +173,7 @@ class Histories:
         """
         if self._compare == OFF and not name:
             return None
-        environment = self._environment()
+        environment = self._context.environment
         kernels = [
             _kernel(o.target, o.verdict, o.history)
             for o in outcomes
@@ -204,7 +188,7 @@ class Histories:
         identity = f"{now:%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
         created = now.isoformat(timespec="seconds")
         run = Run(identity, name, created, environment, tuple(kernels))
-        return run if self._store.runs.put(run) else None
+        return run if self._context.store.runs.put(run) else None
 
     def _nothing_recorded(self, own: Sequence[Recorded]) -> str:
         if self._chosen is not None:
@@ -214,7 +198,7 @@ class Histories:
         return ""
 
     def _not_timed(self, reference: Recorded) -> str:
-        why = "there is no GPU" if self._timing else "timing is off"
+        why = "there is no GPU" if self._context.settings.timing else "timing is off"
         recorded = reference.point.speedup
         assert recorded is not None
         where = reference.run.environment.gpu

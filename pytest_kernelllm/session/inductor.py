@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from kernelllm_judge.core.records import Completion, Target
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.inductor.variants import VARIANTS
 from pytest_kernelllm.generate.protocol import Request
+from pytest_kernelllm.session.processes import TargetProcesses
+from pytest_kernelllm.session.search import SearchStage
 
 
 class PooledInductor(InductorGenerator):
@@ -17,28 +19,24 @@ class PooledInductor(InductorGenerator):
     concurrent = True
 
     def __init__(
-        self,
-        arch: str,
-        write: Callable[[Target, Sequence[int]], list[Completion]],
-        fastest: Callable[[Target, Sequence[Completion]], Completion] | None = None,
-        searched_for: str = "",
+        self, arch: str, processes: TargetProcesses, search: SearchStage | None = None, searched_for: str = ""
     ) -> None:
         """Writes nothing yet.
 
         Args:
             arch: the GPU architecture that the kernels are for.
-            write: ``TargetProcesses.write``.
-            fastest: ``SearchStage.fastest``; None: nothing is searched.
+            processes: where it writes.
+            search: finds the fastest program; None: nothing is searched.
             searched_for: the GPU and the budget, for ``identity``.
         """
         super().__init__(arch)
-        self._write = write
-        self._fastest = fastest
+        self._processes = processes
+        self._search = search
         self._searched_for = searched_for
 
     def identity(self) -> str:
         """See ``InductorGenerator.identity``; what a search finds depends on the GPU and the budget as well."""
-        return f"{super().identity()} search={self._searched_for}" if self._fastest else super().identity()
+        return f"{super().identity()} search={self._searched_for}" if self._search else super().identity()
 
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Completion]]:
         """Yields the requested completions, as far as there are so many distinct ones.
@@ -53,12 +51,12 @@ class PooledInductor(InductorGenerator):
                 yield request, completion
 
     def _completions(self, target: Target, indices: Sequence[int]) -> list[Completion]:
-        if self._fastest is None:
-            return self._write(target, indices)
-        written = self._write(target, range(len(VARIANTS)))
+        if self._search is None:
+            return self._processes.write(target, indices)
+        written = self._processes.write(target, range(len(VARIANTS)))
         texts = [each for each in written if each.text]
         if not texts:
             return [replace(each, index=indices[0]) for each in written[:1]]
-        best = self._fastest(target, texts)
+        best = self._search.fastest(target, texts)
         ordered = [best, *(each for each in texts if each.text != best.text)]
         return [replace(each, index=n) for n, each in enumerate(ordered) if n in indices]

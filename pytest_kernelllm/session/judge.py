@@ -1,147 +1,91 @@
-"""The third stage: looks up or computes the verdicts of candidates."""
+"""Looks up or computes the verdicts of drafts."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from functools import cached_property
-from pathlib import Path
+from dataclasses import dataclass, replace
 
-from kernelllm_judge.core.errors import SessionError
-from kernelllm_judge.core.records import (
-    Candidate,
-    Environment,
-    KernelRecord,
-    Target,
-    Terms,
-    Verdict,
-)
-from kernelllm_judge.environment import Gpu, find_gpu
-from kernelllm_judge.isolation.isolation import Isolation, probe_isolation
-from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.core.overrides import Overrides
+from kernelllm_judge.core.records import Candidate, KernelRecord, Target, Terms, Verdict
+from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.words import counted
-from pytest_kernelllm.pool.engine import judging_environment
-from pytest_kernelllm.pool.jobs import PoolFailed
-from pytest_kernelllm.session.memo import Memo
+from pytest_kernelllm.session.context import Context
+from pytest_kernelllm.session.drafts import for_target
 from pytest_kernelllm.session.processes import TargetProcesses
-from pytest_kernelllm.session.render import for_target
-from pytest_kernelllm.store import Store
 from pytest_kernelllm.store.verdicts import VerdictKey
 
 
+@dataclass(frozen=True)
 class JudgeStage:
-    """Verdicts by target and candidate. Nothing that the store holds is judged again."""
+    """Outcomes of drafts. Nothing that the store holds is judged again. Thread-safe."""
 
-    def __init__(
-        self,
-        root: Path,
-        settings: Settings,
-        store: Store,
-        processes: TargetProcesses,
-        overrides: Callable[[Target], Overrides],
-        progress: Callable[[str], None],
-    ) -> None:
-        """Starts nothing yet.
+    context: Context
+    processes: TargetProcesses
 
-        Args:
-            root: project root.
-            settings: how to judge.
-            store: where verdicts are kept.
-            processes: judge the candidates.
-            overrides: what a conftest says about a target.
-            progress: called with a few words about what is being done.
-        """
-        self._root = root
-        self._settings = settings
-        self._store = store
-        self._processes = processes
-        self._overrides = overrides
-        self._progress = progress
-        self._memo = Memo(
-            store.verdicts,
-            answers=self._answers,
-            lasts=lambda record: record.verdict.verdict != "inconclusive",
-        )
+    def looked_up(self, target: Target, draft: Outcome) -> Outcome | None:
+        """Returns what became of a draft; None if it has to be judged."""
+        if draft.candidate is None:
+            return draft
+        verdict = self._known(target, draft.candidate)
+        return None if verdict is None else replace(draft, verdict=verdict, cached=True)
 
-    @cached_property
-    def environment(self) -> Environment:
-        """Where verdicts of this session hold.
-
-        Raises:
-            SessionError: the GPU is to be a cluster's, and there is none.
-        """
-        try:
-            return judging_environment(self._settings)
-        except PoolFailed as error:
-            raise SessionError(str(error)) from None
-
-    @cached_property
-    def gpu(self) -> Gpu | None:
-        """The GPU in use."""
-        return find_gpu() if self.environment.device == "cuda" else None
-
-    @cached_property
-    def isolation(self) -> Isolation:
-        """What will hold the candidates' processes.
-
-        Raises:
-            IsolationError: the settings ask for more than this machine can give.
-        """
-        return probe_isolation(self.environment.device, self._settings.isolation)
-
-    def known(self, target: Target, candidate: Candidate) -> Verdict | None:
-        """Returns the verdict, if it need not be computed."""
-        key = self._key(target, candidate)
-        record = self._memo.known(key)
-        if record and self._has_moved(record, target):
-            now = for_target(record.candidate, target)
-            record = self._memo.keep(key, replace(record, target=target.id, candidate=now))
-        return record.verdict if record else None
-
-    def verdicts(self, target: Target, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
-        """Yields a verdict on each candidate, in order; several are judged side by side.
+    def judged(self, target: Target, drafts: Sequence[Outcome]) -> Iterator[Outcome]:
+        """Yields what became of drafts that nothing is known of, in order; several are judged side by side.
 
         Raises:
             SessionError: the target cannot be imported, built or called, or the judge cannot start.
         """
-        with ThreadPoolExecutor(min(len(candidates), 2 * self._processes.slots)) as threads:
+        candidates = [draft.candidate for draft in drafts if draft.candidate]
+        if not candidates:
+            return
+        with ThreadPoolExecutor(min(len(candidates), 2 * self.processes.slots)) as threads:
             records = threads.map(lambda candidate: self._record(target, candidate), candidates)
-            for number, record in enumerate(records, 1):
-                self._progress(f"{target.name}: judged {number} of {counted(len(candidates), 'candidate')}")
-                yield record.verdict
+            for number, (draft, record) in enumerate(zip(drafts, records, strict=True), 1):
+                self.context.progress(
+                    f"{target.name}: judged {number} of {counted(len(candidates), 'candidate')}"
+                )
+                yield replace(draft, verdict=record.verdict)
 
     # ------------------------------------------------------------------ one candidate
 
+    def _known(self, target: Target, candidate: Candidate) -> Verdict | None:
+        verdicts, key = self.context.known.verdicts, self._key(target, candidate)
+        record = verdicts.known(key, self._answers)
+        if record and self._has_moved(record, target):
+            now = for_target(record.candidate, target)
+            record = verdicts.keep(key, replace(record, target=target.id, candidate=now))
+        return record.verdict if record else None
+
     def _record(self, target: Target, candidate: Candidate) -> KernelRecord:
-        key = self._key(target, candidate)
-        alone = self._store.lock(f"judge {key.source_hash} {key.kernel_hash} {key.environment.key}")
-        return self._memo.get(key, lambda: self._judged(target, candidate, key.terms), alone)
+        verdicts, key = self.context.known.verdicts, self._key(target, candidate)
+        with self.context.store.lock(f"judge {key.source_hash} {key.kernel_hash} {key.environment.key}"):
+            known = verdicts.known(key, self._answers)  # whoever held the lock before may have judged it
+            return known or verdicts.keep(key, self._judged(target, candidate, key.terms))
 
     def _has_moved(self, record: KernelRecord, target: Target) -> bool:
         """Whether a verdict names a file that is gone, for which the target's own has come."""
         path = record.target.partition("::")[0]
-        return path != target.path and not (self._root / path).exists()
+        return path != target.path and not (self.context.root / path).exists()
 
     def _judged(self, target: Target, candidate: Candidate, terms: Terms) -> KernelRecord:
-        verdict = self._processes.judge(target, candidate)
+        verdict = self.processes.judge(target, candidate)
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         alone = replace(candidate, others=())
         return KernelRecord(target.id, target.source_hash, alone, verdict, now, terms)
 
     def _key(self, target: Target, candidate: Candidate) -> VerdictKey:
-        return VerdictKey(target.source_hash, candidate.kernel_hash, self.environment, self._terms(target))
+        return VerdictKey(
+            target.source_hash, candidate.kernel_hash, self.context.environment, self._terms(target)
+        )
 
     def _terms(self, target: Target) -> Terms:
-        stated = self._overrides(target)
+        stated, settings = self.context.overrides(target), self.context.settings
         terms = Terms(stated.tolerance, stated.fingerprint)
-        if self.environment.device == "cpu":
+        if not self.context.on_gpu:
             return terms  # where nothing is timed, and speed decides nothing
-        return replace(terms, min_speedup=self._settings.min_speedup, baseline=self._settings.baseline)
+        return replace(terms, min_speedup=settings.min_speedup, baseline=settings.baseline)
 
     def _answers(self, record: KernelRecord) -> bool:
         """Whether a stored verdict answers what this run asks: one on a correct kernel may lack its speed."""
-        timed = self._settings.timing and self.environment.device == "cuda"
-        return bool(record.verdict.timing) or not (timed and record.verdict.correct)
+        return bool(record.verdict.timing) or not (self.context.times and record.verdict.correct)

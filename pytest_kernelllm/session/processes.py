@@ -10,13 +10,11 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.core.measured import Measured
-from kernelllm_judge.core.records import ADOPTED, Candidate, Completion, Environment, Target, Verdict
-from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.core.overrides import Overrides
+from kernelllm_judge.core.records import ADOPTED, Candidate, Completion, Target, Verdict
 from pytest_kernelllm.core.usage import Span
 from pytest_kernelllm.pool.engine import open_engine, open_writers
 from pytest_kernelllm.pool.jobs import Engine, PoolFailed, PoolJob, ProcessLost
@@ -32,6 +30,10 @@ from pytest_kernelllm.pool.messages import (
     packed,
 )
 from pytest_kernelllm.pool.pool_process import Reply, StageOverdue
+from pytest_kernelllm.session.context import Context
+
+if TYPE_CHECKING:
+    from kernelllm_judge.target.live import LiveTarget
 
 Rendered = Candidate | str
 """The candidate that a completion became, or why it became none."""
@@ -44,32 +46,16 @@ class PreparingLost(Exception):
 class TargetProcesses:
     """Loads targets, writes, renders and judges candidates in the pool. Thread-safe; starts its processes when needed."""
 
-    def __init__(
-        self,
-        root: Path,
-        settings: Settings,
-        environment: Callable[[], Environment],
-        overrides: Callable[[Target], Overrides],
-        progress: Callable[[str], None],
-        *,
-        writers: Callable[[], bool] = lambda: False,
-    ) -> None:
+    def __init__(self, context: Context, writers: Callable[[], bool] = lambda: False) -> None:
         """Starts nothing yet.
 
         Args:
-            root: the project root.
-            settings: how to judge.
-            environment: where verdicts of the session hold.
-            overrides: what a conftest says about a target.
-            progress: called with a few words about what is being done.
+            context: the project and the run.
             writers: whether processes of their own write and render on the CPU cores that judging leaves; asked once, when
                 something is to be written.
         """
-        self._root = root
-        self._settings = settings
-        self._environment = environment
-        self._overrides = overrides
-        self._progress = progress
+        self._context = context
+        self._live: dict[str, LiveTarget] = {}
         self._loaded: dict[str, SessionError | None] = {}
         """By ``Target.id``, whether it can be loaded."""
         self.notes: dict[str, None] = {}
@@ -79,6 +65,7 @@ class TargetProcesses:
         self.spans: list[Span] = []
         """Of all verdicts that a process gave."""
         self._lock = threading.Lock()
+        self._importing = threading.RLock()
         self._engine: Engine | SessionError | None = None
         """Entered; or why it cannot be."""
         self._with_writers = writers
@@ -125,6 +112,25 @@ class TargetProcesses:
         if target.id not in self._loaded:
             self._prepare(self._prepare_request(target))
 
+    def live(self, target: Target) -> LiveTarget:
+        """Imports a target in this process, for a generator that asks for it, once a judging process has.
+
+        Raises:
+            SessionError: it cannot be imported, built or called.
+        """
+        self.load(target)
+        with self._importing:
+            if target.id not in self._live:
+                self._context.progress(f"{target.name}: importing")
+                from kernelllm_judge.target.live import TargetError, load_target
+
+                inputs = self._context.overrides(target).inputs
+                try:
+                    self._live[target.id] = load_target(self._context.root, target, inputs=inputs)
+                except TargetError as error:
+                    raise SessionError(str(error)) from None
+            return self._live[target.id]
+
     def error_of(self, target: Target) -> SessionError | None:
         """Returns why a target cannot be loaded; None if it can, or if nothing can be loaded here."""
         with contextlib.suppress(SessionError):
@@ -139,7 +145,7 @@ class TargetProcesses:
         Raises:
             SessionError: the target cannot be imported, built or called.
         """
-        self._progress(f"{target.name}: inductor is writing candidates")
+        self._context.progress(f"{target.name}: inductor is writing candidates")
         try:
             reply = self._prepare(replace(self._prepare_request(target), indices=tuple(indices)))
         except PreparingLost as error:
@@ -191,17 +197,17 @@ class TargetProcesses:
         reference, inputs = self._reference(target)
         request = JudgeRequest(
             reference=reference,
-            root=str(self._root.absolute()),
+            root=str(self._context.root.absolute()),
             target=target,
             text=candidate.source,
             note=candidate.note,
-            min_speedup=self._settings.min_speedup,
-            baseline=self._settings.baseline,
-            timing=self._settings.timing,
+            min_speedup=self._context.settings.min_speedup,
+            baseline=self._context.settings.baseline,
+            timing=self._context.settings.timing,
             in_project=True,
             adopted=candidate.generator == ADOPTED.generator,
             inputs=inputs,
-            tolerance=self._overrides(target).tolerance,
+            tolerance=self._context.overrides(target).tolerance,
         )
         try:
             reply = self._submit(request).result()
@@ -218,7 +224,9 @@ class TargetProcesses:
             verdict, now = Verdict.from_json(reply["verdict"]), time.time()
             self.spans.append((now - verdict.seconds, now))
             return verdict
-        return Verdict("inconclusive", "correctness", reason, candidate.kernel_hash, self._environment())
+        return Verdict(
+            "inconclusive", "correctness", reason, candidate.kernel_hash, self._context.environment
+        )
 
     def close(self) -> None:
         """Ends all processes; whoever waits for them gets a ``SessionError``."""
@@ -234,7 +242,7 @@ class TargetProcesses:
     def _prepare_request(self, target: Target) -> PrepareRequest:
         self._raise_if_known(target)
         reference, inputs = self._reference(target)
-        return PrepareRequest(reference, str(self._root.absolute()), target, inputs)
+        return PrepareRequest(reference, str(self._context.root.absolute()), target, inputs)
 
     def _raise_if_closed(self) -> None:
         """Ends what still works ahead after an interruption: a job that ``close`` gave up says nothing about its candidate."""
@@ -280,20 +288,20 @@ class TargetProcesses:
     def _reference(self, target: Target) -> tuple[str, str]:
         """The target's group, and what a conftest gives for its inputs, packed."""
         try:
-            inputs = packed(self._overrides(target).inputs)
+            inputs = packed(self._context.overrides(target).inputs)
         except CannotPack as error:
             raise self._unusable(
                 target,
                 f"{target.id}: its inputs from pytest_kernelllm_inputs cannot be sent to a judging process: {error}.",
             ) from None
-        parts = (self._root.absolute(), target.id, target.source_hash, inputs)
+        parts = (self._context.root.absolute(), target.id, target.source_hash, inputs)
         return hashlib.sha256(repr(parts).encode(errors="surrogatepass")).hexdigest(), inputs
 
     def _open(self) -> Engine:
         with self._lock:
             if self._engine is None:
                 try:
-                    self._engine = open_engine(self._settings, self._environment()).__enter__()
+                    self._engine = open_engine(self._context.settings, self._context.environment).__enter__()
                 except PoolFailed as error:
                     self._engine = SessionError(str(error))
                 else:
@@ -308,7 +316,9 @@ class TargetProcesses:
         with_writers = self._writers is None and self._with_writers()
         with self._lock:
             if self._writers is None:
-                own = open_writers(self._settings, self._environment()) if with_writers else None
+                own = (
+                    open_writers(self._context.settings, self._context.environment) if with_writers else None
+                )
                 self._writers = own or engine
                 if self._closed:
                     self._writers.__exit__(None, None, None)

@@ -2,53 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from kernelllm_judge.core.measured import Measured
-from kernelllm_judge.core.records import Completion, Environment, Target
+from kernelllm_judge.core.records import Completion, Target
 from kernelllm_judge.render.inductor import sections
 from kernelllm_judge.render.version import RENDER_VERSION
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.generate.search.case_search import form
 from pytest_kernelllm.generate.search.search import Found, Program, search
-from pytest_kernelllm.session.memo import Memo
-from pytest_kernelllm.store import Store
+from pytest_kernelllm.session.context import Context
+from pytest_kernelllm.session.processes import TargetProcesses
 from pytest_kernelllm.store.measurements import MeasurementKey
 
 
+@dataclass(frozen=True)
 class SearchStage:
     """Searches in the judging processes, on all GPUs. Nothing that the store holds is measured again. Thread-safe."""
 
-    def __init__(
-        self,
-        seconds: float,
-        store: Store,
-        measure: Callable[[Target, Completion], Measured],
-        slots: Callable[[], int],
-        environment: Callable[[], Environment],
-        inputs: Callable[[Target], str],
-        progress: Callable[[str], None],
-    ) -> None:
-        """Measures nothing yet.
-
-        Args:
-            seconds: the budget for each target.
-            store: where measurements are kept.
-            measure: see ``TargetProcesses.measure``.
-            slots: how many programs are measured side by side.
-            environment: where measurements of the session hold.
-            inputs: fingerprint of the inputs that a conftest gives a target.
-            progress: called with a few words about what is being done.
-        """
-        self._seconds = seconds
-        self._measure = measure
-        self._slots = slots
-        self._environment = environment
-        self._inputs = inputs
-        self._progress = progress
-        self._memo = Memo(store.measurements, lasts=lambda measured: measured.seconds > 0)
+    context: Context
+    processes: TargetProcesses
 
     def fastest(self, target: Target, written: Sequence[Completion]) -> Completion:
         """Returns the fastest program that the budget finds, as a completion.
@@ -70,16 +45,16 @@ class SearchStage:
                 )
 
         def report(tried: int, spent: float, gain: float) -> None:
-            self._progress(
+            self.context.progress(
                 f"{target.name}: searching, {counted(tried, 'program')} measured in {spent:.0f} of"
-                f" {self._seconds:.0f} s, {gain:.2f} times as fast"
+                f" {self.context.settings.search:.0f} s, {gain:.2f} times as fast"
             )
 
         found = search(
             [tuple(sections.read(completion.text)) for completion in written],
             measure,
-            seconds=self._seconds,
-            side_by_side=self._slots(),
+            seconds=self.context.settings.search,
+            side_by_side=self.processes.slots,
             report=report,
         )
         return replace(
@@ -92,15 +67,15 @@ class SearchStage:
     def _measured(self, target: Target, completion: Completion) -> Measured:
         key = MeasurementKey(
             target.source_hash,
-            self._inputs(target),
-            self._environment(),
+            self.context.inputs(target),
+            self.context.environment,
             str(RENDER_VERSION),
             completion.text,
         )
-        known = self._memo.known(key)
+        known = self.context.known.measurements.known(key)
         if known is not None:
             return replace(known, seconds=0.0)  # it takes nothing from the budget
-        return self._memo.keep(key, self._measure(target, completion))
+        return self.context.known.measurements.keep(key, self.processes.measure(target, completion))
 
 
 def _note(found: Found, written: Sequence[Completion]) -> str:

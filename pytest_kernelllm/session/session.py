@@ -1,7 +1,9 @@
-"""One run: targets in, outcomes out. Completions are written, rendered, and judged; what is known comes from the store.
+"""One run: targets in, outcomes out.
 
-What the store does not know is loaded, rendered and judged in processes of its own; this one imports torch only for
-generators that ask for the target's class. ``stages`` puts together what this module calls.
+The way of a target's candidates is ``Session._settled``: they are written, rendered, judged and kept, and answers that were
+rejected are repaired. ``suggest`` makes patches of what was accepted. What runs side by side lies beneath: ``ahead`` begins
+targets before they are asked for, ``batch`` writes for many at once, ``turns`` shares the GPUs, and ``processes`` does in
+other processes whatever runs the user's code; this one imports torch only for generators that ask for the target's class.
 """
 
 from __future__ import annotations
@@ -9,32 +11,32 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from kernelllm_judge.core.errors import SessionError
-from kernelllm_judge.core.records import (
-    ADOPTED,
-    CandidateId,
-    Environment,
-    Target,
-)
-from kernelllm_judge.isolation.isolation import Isolation
+from kernelllm_judge.core.records import ADOPTED, CandidateId, Target
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.overrides import Overrides
 from pytest_kernelllm.core.usage import Span
-from pytest_kernelllm.generate.protocol import Generator
+from pytest_kernelllm.generate.protocol import GenerateError, Generator
 from pytest_kernelllm.models.generator import NO_HOOK, PromptHook
 from pytest_kernelllm.session.ahead import Ahead
-from pytest_kernelllm.session.complete import PATIENCE_S
-from pytest_kernelllm.session.drafts import Draft
-from pytest_kernelllm.session.generators import Chosen
-from pytest_kernelllm.session.stages import Stages
+from pytest_kernelllm.session.complete import PATIENCE_S, CompleteStage
+from pytest_kernelllm.session.context import Context
+from pytest_kernelllm.session.drafts import Draft, Drafts
+from pytest_kernelllm.session.generators import Chosen, Surroundings, check_names, choose
+from pytest_kernelllm.session.history import Histories
+from pytest_kernelllm.session.judge import JudgeStage
+from pytest_kernelllm.session.processes import TargetProcesses
+from pytest_kernelllm.session.repair import RepairStage, may_improve, outcome_of
+from pytest_kernelllm.session.search import SearchStage
+from pytest_kernelllm.session.turns import Turns
 
-Progress = Callable[[str], None]
-
-Batch = tuple[str, str]
+Group = tuple[str, str]
 """What is judged side by side: ``Target.id`` and the name of a generator."""
 
 
@@ -49,7 +51,7 @@ class Session:
         generators: Sequence[Generator] = (),
         overrides: Callable[[Target], Overrides] = lambda target: Overrides(),
         prompt: PromptHook = NO_HOOK,
-        progress: Progress = lambda text: None,
+        progress: Callable[[str], None] = lambda text: None,
         ahead: bool = True,
         writers: bool = False,
     ) -> None:
@@ -66,89 +68,133 @@ class Session:
             writers: whether processes of their own write in any case. Else they do where more targets are expected than are
                 judged side by side: a judging process that writes keeps its GPU waiting.
         """
-        self.root = root
-        self.settings = settings
-        self._expected: dict[Batch, tuple[Target, set[CandidateId]]] = {}
-        self._stages = Stages(
-            root,
-            settings,
-            generators,
-            overrides,
-            prompt,
-            progress,
-            lambda: writers or (ahead and self._expects_many()),
-        )
-        self.store = self._stages.store
-        self.live = self._stages.live
-        """Imports a target. Raises ``SessionError`` where it cannot be imported, built or called."""
-        self.history = self._stages.history
+        self.context = Context(root, settings, overrides, progress, prompt)
+        self.history = Histories(self.context)
+        self.processes = TargetProcesses(self.context, lambda: writers or (ahead and self._expects_many()))
+        self._more_generators = tuple(generators)
+        self._turns = Turns()
+        self._completing = CompleteStage(self.context, self.processes)
+        self._drafting = Drafts(self.context, self._completing, self.processes)
+        self._judging = JudgeStage(self.context, self.processes)
+        self._repairing = RepairStage(self.context, self.processes, self._turns)
+        self._expected: dict[Group, tuple[Target, set[CandidateId]]] = {}
         self._outcomes: dict[tuple[str, CandidateId], Outcome] = {}
-        self._ahead: Ahead[Batch] = Ahead(
-            self._settle_batch, lambda: self._stages.processes.ahead if ahead else 0
+        self._ahead: Ahead[Group] = Ahead(self._settle, lambda: self.processes.ahead if ahead else 0)
+
+    # ------------------------------------------------------------------ the way
+
+    def _settled(self, target: Target, ids: Sequence[CandidateId]) -> Iterator[Outcome]:
+        """Yields what becomes of a target's candidates of one generator, or of its adopted kernel, from source to verdict."""
+        if ids[0] == ADOPTED:
+            draft, _ = self._drafting.adopted(target)
+            [outcome] = self.judged(target, [draft])
+            yield self._with_history(outcome)
+            return
+        generator = next(each for each in self.generators if each.name == ids[0].generator)
+        drafts = self._drafting.of(target, generator, ids)
+        outcomes = self.judged(target, [draft for draft, _ in drafts])
+        yield from outcomes  # where repairing fails, these are known all the same
+        answers = [completion for _, completion in drafts]
+        yield from self.repaired(target, list(zip(outcomes, answers, strict=True)))
+
+    def drafts(self, target: Target) -> Iterator[Draft]:
+        """Yields all candidates of a target as they were written and rendered, without judging them.
+
+        Raises:
+            SessionError: the target cannot be imported, built or called.
+        """
+        for generator in self.generators:
+            yield from self._drafting.every(target, generator)
+
+    def judged(self, target: Target, drafts: Sequence[Outcome]) -> list[Outcome]:
+        """Returns what became of drafts, in their order; judges what is not yet known.
+
+        Where the likeliest candidate of a completion is wrong, its other ones are tried, and the one that is right counts.
+
+        Raises:
+            SessionError: the target cannot be imported, built or called, or nothing can be judged here.
+        """
+        with self._turns.judging():
+            outcomes = self._first_judged(target, drafts)
+            for number, first in enumerate(outcomes):
+                outcome = first
+                while outcome.rejected and outcome.candidate and outcome.candidate.next:
+                    other = replace(first, candidate=outcome.candidate.next, verdict=None, cached=False)
+                    [outcome] = self._first_judged(target, [other])
+                outcomes[number] = first if outcome.rejected else outcome
+            return outcomes
+
+    def _first_judged(self, target: Target, drafts: Sequence[Outcome]) -> list[Outcome]:
+        known = {draft.id: self._judging.looked_up(target, draft) for draft in drafts}
+        unknown = [draft for draft in drafts if known[draft.id] is None]
+        if unknown and self.context.on_gpu:
+            self._completing.leave_gpus()  # nobody else may use a GPU on which something is timed
+        judged = {outcome.id: outcome for outcome in self._judging.judged(target, unknown)}
+        return [known[draft.id] or judged[draft.id] for draft in drafts]
+
+    def repaired(self, target: Target, answered: Sequence[Draft]) -> list[Outcome]:
+        """Returns what became of judged answers in the repair rounds that the settings ask for, in their order.
+
+        Args:
+            target: that they are for.
+            answered: of one generator.
+
+        Raises:
+            SessionError: the generator cannot work, or nothing can be judged here.
+        """
+        samples = [[each] for each in answered]
+        if not samples:
+            return []
+        generator = next(each for each in self.generators if each.name == samples[0][0][0].generator)
+        for number in range(1, self.context.settings.repair + 1 if generator.repairs else 1):
+            rejected = [own for own in samples if len(own) == number and may_improve(own[-1])]
+            if not rejected:
+                break
+            try:
+                answers = self._repairing.answers(generator, target, rejected)
+            except GenerateError as error:
+                raise SessionError(str(error)) from None
+            drafts = [
+                self._drafting.of_completion(target, own[0][0].id, answer)
+                for own, answer in zip(rejected, answers, strict=True)
+            ]
+            outcomes = self.judged(target, drafts)
+            for own, outcome, answer in zip(rejected, outcomes, answers, strict=True):
+                own.append((outcome, answer))
+        return [outcome_of(own) for own in samples]
+
+    def _with_history(self, outcome: Outcome) -> Outcome:
+        if outcome.verdict is None:
+            return outcome
+        return replace(outcome, history=self.history.of(outcome.target, outcome.verdict))
+
+    def suggest(self, outcomes: Sequence[Outcome]) -> dict[str, str]:
+        """Writes patches that adopt the best accepted kernels, and returns their paths by ``Target.id``."""
+        from pytest_kernelllm.suggest.suggestions import write_suggestions  # no run needs it before its end
+
+        settings = self.context.settings
+        return write_suggestions(
+            self.context.store,
+            self.context.root,
+            outcomes,
+            settings.kernels_dir,
+            timed_only=settings.require_timing,
         )
 
-    @property
-    def environment(self) -> Environment:
-        """Where verdicts of this session hold."""
-        return self._stages.judging.environment
-
-    @property
-    def isolation(self) -> Isolation:
-        """What will hold the candidates' processes.
-
-        Raises:
-            IsolationError: the settings ask for more than this machine can give.
-        """
-        return self._stages.judging.isolation
-
-    @property
-    def search_in_words(self) -> str:
-        """How long Inductor's programs are searched for the fastest one, or why not; empty without that generator."""
-        if self.settings.search == 0 or "inductor" not in {each.name for each in self.generators}:
-            return ""
-        if self._stages.searches:
-            return f"search: {self.settings.search:g} s a target for the fastest of inductor's programs"
-        if self.settings.search == Settings().search:
-            return ""  # nobody asked for it
-        why = "there is no GPU" if self.environment.device != "cuda" else "nothing is timed"
-        return f"search: off, because {why}"
-
-    @property
-    def generators(self) -> tuple[Generator, ...]:
-        """All generators, in order.
-
-        Raises:
-            GenerateError: a setting names none that exists, or two have one name.
-        """
-        return self._stages.generators
-
-    @property
-    def chosen(self) -> Chosen:
-        """The generators of the settings, and what ``auto`` went by.
-
-        Raises:
-            GenerateError: a setting names none that exists.
-        """
-        return self._stages.chosen
-
-    @property
-    def candidate_ids(self) -> list[CandidateId]:
-        """All candidates that are asked for of each target, in order."""
-        samples = range(self.settings.samples)
-        return [CandidateId(generator.name, sample) for generator in self.generators for sample in samples]
+    # ------------------------------------------------------------------ on demand, and a little ahead
 
     def announce(self, target: Target) -> None:
         """Announces that candidates of a target will be asked for, by this process or another."""
-        self._stages.completing.announce(target)
+        self._completing.announce(target)
 
     def expect(self, target: Target, candidate: CandidateId) -> None:
         """Announces that ``outcome`` will be called, after those announced before.
 
         A target's candidates are judged side by side, and the next targets are begun meanwhile.
         """
-        batch = target.id, candidate.generator
-        self._expected.setdefault(batch, (target, set()))[1].add(candidate)
-        self._ahead.expect(batch)
+        group = target.id, candidate.generator
+        self._expected.setdefault(group, (target, set()))[1].add(candidate)
+        self._ahead.expect(group)
 
     def outcome(self, target: Target, candidate: CandidateId) -> Outcome:
         """Returns what became of one candidate; writes, renders and judges what is not yet known. Not thread-safe.
@@ -164,60 +210,11 @@ class Session:
         with _quiet("torch.__trace"):
             if key not in self._outcomes:
                 self.expect(target, candidate)
-                self._stages.processes.prefer(target)
+                self.processes.prefer(target)
                 self._ahead.wait_for((target.id, candidate.generator))
             if key not in self._outcomes:  # it was not expected when the others were begun
-                self._settle(target, [candidate])
+                self._keep(target, [candidate])
         return self._outcomes[key]
-
-    @property
-    def usage(self) -> tuple[int, list[Span]]:
-        """The number of slots, and when they were judging; see ``Usage.of``."""
-        spans = self._stages.processes.spans
-        return self._stages.processes.slots if spans else 0, spans
-
-    @property
-    def notes(self) -> list[str]:
-        """What the owners of the targets should know, one sentence each."""
-        return list(self._stages.processes.notes)
-
-    def why_unusable(self, target: Target) -> SessionError | None:
-        """Returns why a target itself cannot be imported, built or called; None if it can, or if none can here."""
-        return self._stages.processes.error_of(target)
-
-    def drafts(self, target: Target) -> Iterator[Draft]:
-        """Yields all candidates of a target as they were written and rendered, without judging them.
-
-        Raises:
-            SessionError: the target cannot be imported, built or called.
-        """
-        for generator in self.generators:
-            yield from self._stages.drafting.every(target, generator)
-
-    @property
-    def side_by_side(self) -> int:
-        """How many targets ``drafts`` and ``judged`` should work on at once; both are thread-safe."""
-        return self._stages.processes.side_by_side
-
-    def judged(self, target: Target, drafts: Sequence[Outcome]) -> list[Outcome]:
-        """Returns what became of drafts, in their order; judges what is not yet known.
-
-        Raises:
-            SessionError: the target cannot be imported, built or called, or nothing can be judged here.
-        """
-        return self._stages.judged(target, drafts)
-
-    def repaired(self, target: Target, answered: Sequence[Draft]) -> list[Outcome]:
-        """Returns what became of judged answers in the repair rounds that the settings ask for, in their order.
-
-        Args:
-            target: that they are for.
-            answered: of one generator.
-
-        Raises:
-            SessionError: the generator cannot work, or nothing can be judged here.
-        """
-        return self._stages.repaired(target, answered)
 
     def stream(self, target: Target) -> Iterator[str]:
         """Yields the first candidate's text, piece by piece while it is written; nothing where it cannot be watched.
@@ -226,43 +223,85 @@ class Session:
             SessionError: the target cannot be imported, built or called.
             GenerateError: the generator cannot work.
         """
-        return self._stages.completing.stream(self.generators[0], target)
+        return self._completing.stream(self.generators[0], target)
 
     def close(self) -> None:
         """Ends the judging processes, and what is being written."""
-        self._stages.processes.close()  # first: others wait for them
-        self._stages.completing.close()
+        self.processes.close()  # first: others wait for them
+        self._completing.close()
         self._ahead.join(PATIENCE_S)
+
+    def _settle(self, group: Group) -> None:
+        # With the others of its generator only: where one fails, the others' candidates are judged all the same.
+        target, expected = self._expected[group]
+        self._keep(target, sorted(expected, key=lambda each: each.sample))
+
+    def _keep(self, target: Target, ids: Sequence[CandidateId]) -> None:
+        for outcome in self._settled(target, ids):
+            self._outcomes[target.id, outcome.id] = outcome
 
     def _expects_many(self) -> bool:
         """Whether more targets are expected than are judged side by side."""
-        return len({target.id for target, _ in self._expected.values()}) > self._stages.processes.slots
+        return len({target.id for target, _ in self._expected.values()}) > self.processes.slots
 
-    # ------------------------------------------------------------------ from completion to outcome
+    # ------------------------------------------------------------------ who writes
 
-    def _settle_batch(self, batch: Batch) -> None:
-        # With the others of its generator only: where one fails, the others' candidates are judged all the same.
-        target, expected = self._expected[batch]
-        self._settle(target, sorted(expected, key=lambda each: each.sample))
+    @cached_property
+    def generators(self) -> tuple[Generator, ...]:
+        """All generators, in order.
 
-    def _settle(self, target: Target, ids: Sequence[CandidateId]) -> None:
-        drafts = self._drafts(target, ids)
-        completions = {draft.id: completion for draft, completion in drafts}
-        found: dict[CandidateId, Outcome] = {}
-        try:
-            for outcome in self._stages.deciding.outcomes(target, [draft for draft, _ in drafts]):
-                found[outcome.id] = outcome
-            if ids[0] != ADOPTED:
-                answered = [(found[each], completions[each]) for each in ids]
-                found |= {outcome.id: outcome for outcome in self.repaired(target, answered)}
-        finally:  # where one fails, what became of the others is known all the same
-            self._outcomes |= {(target.id, each): outcome for each, outcome in found.items()}
+        Raises:
+            GenerateError: a setting names none that exists, or two have one name.
+        """
+        generators = (*self.chosen.generators, *self._more_generators)
+        check_names(generators)
+        return generators
 
-    def _drafts(self, target: Target, ids: Sequence[CandidateId]) -> list[Draft]:
-        """Candidates of one generator, written and rendered; or the adopted one, read."""
-        if ids[0] == ADOPTED:
-            return [self._stages.drafting.adopted(target)]
-        return self._stages.drafting.of(target, self._stages.generator(ids[0].generator), ids)
+    @cached_property
+    def chosen(self) -> Chosen:
+        """The generators of the settings, and what ``auto`` went by.
+
+        Raises:
+            GenerateError: a setting names none that exists.
+        """
+        context, gpu = self.context, self.context.gpu
+        around = Surroundings(
+            context.root,
+            context.progress,
+            context.prompt,
+            gpu=gpu.name if gpu else "",
+            arch=gpu.arch if gpu else "",
+            free=gpu.free if gpu else 0,
+            processes=self.processes,
+            search=SearchStage(context, self.processes) if context.searches else None,
+        )
+        return choose(context.settings, around)
+
+    @property
+    def candidate_ids(self) -> list[CandidateId]:
+        """All candidates that are asked for of each target, in order."""
+        samples = range(self.context.settings.samples)
+        return [CandidateId(generator.name, sample) for generator in self.generators for sample in samples]
+
+    # ------------------------------------------------------------------ what reports say
+
+    @property
+    def search_in_words(self) -> str:
+        """How long Inductor's programs are searched for the fastest one, or why not; empty without that generator."""
+        seconds = self.context.settings.search
+        if seconds == 0 or "inductor" not in {each.name for each in self.generators}:
+            return ""
+        if self.context.searches:
+            return f"search: {seconds:g} s a target for the fastest of inductor's programs"
+        if seconds == Settings().search:
+            return ""  # nobody asked for it
+        return f"search: off, because {'nothing is timed' if self.context.on_gpu else 'there is no GPU'}"
+
+    @property
+    def usage(self) -> tuple[int, list[Span]]:
+        """The number of slots, and when they were judging; see ``Usage.of``."""
+        spans = self.processes.spans
+        return self.processes.slots if spans else 0, spans
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ import weakref
 from pathlib import Path
 
 import pytest
+from contexts import context
 from projects import GOOD, lay_out
 
 from kernelllm_judge.core.errors import SessionError
@@ -16,6 +17,7 @@ from kernelllm_judge.core.records import CandidateId, Completion, Target
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
 from pytest_kernelllm.session.complete import CompleteStage
+from pytest_kernelllm.session.context import Context
 from pytest_kernelllm.session.session import Session
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.store.completions import CompletionKey
@@ -58,12 +60,19 @@ class Writer(Generator):
         self.released += 1
 
 
-def live(target):
-    return object()
+class Targets:
+    """Loads nothing, or refuses."""
+
+    def __init__(self, load=lambda target: None):
+        self.load = load
+
+    def live(self, target):
+        return object()
 
 
-def make(root, samples=4, live=live, progress=lambda text: None, announced=()):
-    stage = CompleteStage(Store(root), samples, live, progress)
+def make(root, samples=4, load=lambda target: None, progress=lambda text: None, announced=()):
+    settings = Settings(device="cpu", samples=samples)
+    stage = CompleteStage(Context(root, settings, progress=progress), Targets(load))
     for each in announced:
         stage.announce(each)
     return stage
@@ -302,12 +311,12 @@ def test_an_error_keeps_nothing_in_memory(tmp_path):
 
 
 def test_a_target_that_cannot_be_imported_does_not_spoil_the_others(tmp_path):
-    def live(target):
+    def load(target):
         if target is B:
             raise SessionError("B cannot be imported.")
 
     writer = Writer()
-    stage = make(tmp_path, 1, live, announced=(A, B, C))
+    stage = make(tmp_path, 1, load, announced=(A, B, C))
     with pytest.raises(SessionError, match=r"^B cannot be imported\.$"):
         stage.completions(writer, B, 1)
     for each in (A, C):
@@ -318,10 +327,10 @@ def test_a_target_that_cannot_be_imported_does_not_spoil_the_others(tmp_path):
 def test_nothing_is_imported_where_everything_is_known(tmp_path):
     make(tmp_path, 2).completions(Writer(), A, 2)
 
-    def live(target):
+    def load(target):
         raise AssertionError("not needed")
 
-    assert texts(make(tmp_path, 2, live).completions(Writer(), A, 2)) == wanted(A, 0, 1)
+    assert texts(make(tmp_path, 2, load).completions(Writer(), A, 2)) == wanted(A, 0, 1)
 
 
 # ---------------------------------------------------------------------- watching
@@ -355,7 +364,7 @@ def test_a_generator_that_shows_nothing_is_asked_later(tmp_path):
 def test_other_inputs_of_a_conftest_get_other_completions(tmp_path):
     for fingerprint in ("", "one", "two"):
         writer = Writer()
-        stage = CompleteStage(Store(tmp_path), 1, live, lambda text: None, lambda target, f=fingerprint: f)
+        stage = CompleteStage(context(tmp_path, inputs=fingerprint, device="cpu", samples=1), Targets())
         assert texts(stage.completions(writer, A, 1)) == wanted(A, 0)
         assert len(writer.asked) == 1
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from contexts import context
 from recorded import run_of, timing, verdict
 
 from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.core.records import ADOPTED, Candidate, Environment, Ratio, Target
-from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.history import changes, ratio_of
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.session.history import Histories
@@ -28,7 +28,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def histories(store: Store, environment: Environment = NEW, inputs: str = "", **settings) -> Histories:
-    return Histories(store, Settings(**settings), lambda target: inputs, lambda: environment)
+    return Histories(context(store.path.parent, environment, inputs, store, **settings))
 
 
 def now(*timings, environment=NEW, kernel=KERNEL):

@@ -89,10 +89,10 @@ def test_what_a_session_that_is_over_cannot_do_is_no_verdict(tmp_path: Path) -> 
     with open_session(tmp_path, settings) as session:
         [(draft, completion)] = session.drafts(target)
         assert draft.candidate is not None
-        session._stages.processes.close()
+        session.processes.close()
         for job in (
-            lambda: session._stages.processes.judge(target, draft.candidate),
-            lambda: session._stages.processes.measure(target, completion),
+            lambda: session.processes.judge(target, draft.candidate),
+            lambda: session.processes.measure(target, completion),
             lambda: session.outcome(target, CandidateId("files")),
         ):
             with pytest.raises(SessionError, match="the session is over"):

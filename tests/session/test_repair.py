@@ -2,9 +2,11 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
+from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.core.records import (
     Candidate,
     CandidateId,
@@ -16,14 +18,14 @@ from kernelllm_judge.core.records import (
     Timing,
     Verdict,
 )
+from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
 from pytest_kernelllm.report.json import build_report
 from pytest_kernelllm.report.read import Report
 from pytest_kernelllm.report.spent import spent
 from pytest_kernelllm.report.summary import repairs
-from pytest_kernelllm.session.repair import RepairStage, Turns
-from pytest_kernelllm.store import Store
+from pytest_kernelllm.session.session import Session
 
 ENVIRONMENT = Environment("cpu")
 HASH = "ab" * 32
@@ -98,36 +100,39 @@ def verdict_on(text):
     return Verdict(status, stage, "" if word == "right" else text, HASH, ENVIRONMENT, rule, timing=times)
 
 
-class Judge:
-    """Judges by the text of an answer, and remembers what it was given."""
+class Repairing(Session):
+    """A session whose answers are judged by their text, without a process."""
 
-    def __init__(self):
-        self.given = []
+    def __init__(self, root, model, rounds):
+        super().__init__(root, Settings(generator="files", device="cpu", repair=rounds))
+        self.generators = (model,)
+        self.processes.load = lambda target: None
+        self._drafting = self  # in place of rendering
 
-    def __call__(self, target, answers):
-        self.given += [completion.text for _, completion in answers]
-        return [self.outcome(target, *answer) for answer in answers]
-
-    def outcome(self, target, identity, completion):
+    def of_completion(self, target, identity, completion):
+        costs = {"tokens": completion.tokens, "cost": completion.cost}
         if not completion.text:
-            return Outcome(target, identity, reason="nothing", tokens=completion.tokens, cost=completion.cost)
-        candidate = Candidate(target.id, f"x = {completion.text!r}\n", identity.generator)
-        verdict = verdict_on(completion.text)
-        return Outcome(target, identity, candidate, verdict, tokens=completion.tokens, cost=completion.cost)
+            return Outcome(target, identity, reason="nothing", **costs)
+        return Outcome(target, identity, Candidate(target.id, completion.text, identity.generator), **costs)
+
+    def judged(self, target, drafts):
+        with self._turns.judging():
+            return [
+                replace(d, verdict=self.verdict(d.candidate.source)) if d.candidate else d for d in drafts
+            ]
+
+    def verdict(self, text):
+        return verdict_on(text)
 
 
-def repair(root, model, rounds, on=A, judge=None, alone=None):
-    judge = judge or Judge()
-    more = {"alone": alone} if alone else {}
-    stage = RepairStage(Store(root), rounds, lambda target: object(), judge, lambda text: None, **more)
-    return repaired(stage, model, on, judge)
+def repair(root, model, rounds, on=A, kind=Repairing):
+    return repaired(kind(root, model, rounds), model, on)
 
 
-def repaired(stage, model, on, judge):
+def repaired(session, model, on):
     first = model.first(on)
-    ids = [CandidateId(model.name, completion.index) for completion in first]
-    answered = list(zip(judge(on, list(zip(ids, first, strict=True))), first, strict=True))
-    return stage.repaired(model, on, answered)
+    drafts = [session.of_completion(on, CandidateId(model.name, each.index), each) for each in first]
+    return session.repaired(on, list(zip(session.judged(on, drafts), first, strict=True)))
 
 
 def said(outcomes):
@@ -204,16 +209,15 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path):
 
 
 def test_another_verdict_on_the_same_text_is_another_question(tmp_path):
-    class Stricter(Judge):
-        def outcome(self, target, identity, completion):
-            found = super().outcome(target, identity, completion)
-            verdict = Verdict("rejected", "static check", "line 1", HASH, ENVIRONMENT, "static check")
-            return found if completion.text == "right" else Outcome(target, identity, None, verdict)
+    class Stricter(Repairing):
+        def verdict(self, text):
+            refused = Verdict("rejected", "static check", "line 1", HASH, ENVIRONMENT, "static check")
+            return verdict_on(text) if text == "right" else refused
 
     plan = [["wrong", "right"]]
     repair(tmp_path, Model(plan), 1)
     model = Model(plan)
-    repair(tmp_path, model, 1, judge=Stricter())
+    repair(tmp_path, model, 1, kind=Stricter)
     assert len(model.asked) == 1
 
 
@@ -227,30 +231,30 @@ def test_a_server_that_is_down_is_no_round_and_is_asked_again(tmp_path):
 
 
 def test_a_generator_that_fails_for_good_raises_and_others_go_on(tmp_path):
-    with pytest.raises(GenerateError, match="no credits"):
+    with pytest.raises(SessionError, match="no credits"):
         repair(tmp_path, Model([["wrong", GenerateError("no credits")]]), 1)
     assert said(repair(tmp_path, Model([["wrong", "right"]]), 1)) == ["right"]
 
 
 def test_several_targets_at_once_are_each_asked_for_once(tmp_path):
-    judge = Judge()
     model = Model([["wrong", "right"], ["wrong 2", "right"]])
-    stage = RepairStage(Store(tmp_path), 1, lambda target: object(), judge, lambda text: None)
+    session = Repairing(tmp_path, model, 1)
     targets = [target(name) for name in "ABCDEFGH"]
     with ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(lambda on: repaired(stage, model, on, judge), targets))
+        found = list(threads.map(lambda on: repaired(session, model, on), targets))
     assert all(said(outcomes) == ["right", "right"] for outcomes in found)
     asked = [each for batch in model.asked for each in batch]
     assert sorted(asked) == [(on.name, index, 1) for on in targets for index in (0, 1)]
 
 
 def test_a_model_on_the_gpu_writes_while_nobody_judges_and_leaves(tmp_path):
-    turns, events = Turns(), []
+    events = []
     model = Model([["wrong", "right"]], on_gpu=True)
+    session = Repairing(tmp_path, model, 1)
     begun = threading.Event()
 
     def judging():
-        with turns.judging():
+        with session._turns.judging():
             begun.set()
             with pytest.raises(threading.BrokenBarrierError):
                 together.wait(0.2)  # nobody writes meanwhile
@@ -267,7 +271,7 @@ def test_a_model_on_the_gpu_writes_while_nobody_judges_and_leaves(tmp_path):
     thread = threading.Thread(target=judging)
     thread.start()
     begun.wait()
-    assert said(repair(tmp_path, model, 1, alone=turns.writing)) == ["right"]
+    assert said(repaired(session, model, A)) == ["right"]
     thread.join()
     assert events == ["judged", "written"]
     assert model.released == 1

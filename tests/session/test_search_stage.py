@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from contexts import context
 
 from kernelllm_judge.core.measured import CaseTime, Measured
 from kernelllm_judge.core.records import Case, Completion, Domain, Environment, Target
@@ -15,7 +16,6 @@ from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.session.inductor import PooledInductor
 from pytest_kernelllm.session.search import SearchStage
 from pytest_kernelllm.session.session import open_session
-from pytest_kernelllm.store import Store
 
 GPU = Environment("cuda", gpu="NVIDIA H200", arch="sm_90")
 
@@ -49,19 +49,47 @@ def target(tmp_path: Path) -> Target:
 class Gpu:
     """A GPU on which the looped program is faster, best with blocks of 256."""
 
+    slots = 2
+
     def __init__(self) -> None:
         self.measured: list[str] = []
 
-    def __call__(self, target: Target, completion: Completion) -> Measured:
+    def measure(self, target: Target, completion: Completion) -> Measured:
         self.measured.append(completion.text)
         slower = abs(block_of(completion).bit_length() - 9) + 4 * ("looped" not in completion.text)
         return Measured((CaseTime("default", 10.0 + slower, 1.0),), seconds=0.5)
 
 
+class Absent(Gpu):
+    """No GPU."""
+
+    def measure(self, target: Target, completion: Completion) -> Measured:
+        return Measured(error="there is no GPU")
+
+
+class Writing:
+    """Processes that write the same whatever is asked for."""
+
+    def __init__(self, *written: Completion) -> None:
+        self.written = list(written)
+
+    def write(self, target: Target, indices: object) -> list[Completion]:
+        return self.written
+
+
+class Searching:
+    """A search that finds what is given; without it, it must not be asked."""
+
+    def __init__(self, found: Completion | None = None) -> None:
+        self.found = found
+
+    def fastest(self, target: Target, written: object) -> Completion:
+        assert self.found is not None, "searched"
+        return self.found
+
+
 def stage(root: Path, gpu: Gpu, seconds: float = 100.0, environment: Environment = GPU) -> SearchStage:
-    return SearchStage(
-        seconds, Store(root), gpu, lambda: 2, lambda: environment, lambda target: "", lambda text: None
-    )
+    return SearchStage(context(root, environment, search=seconds), gpu)
 
 
 def test_the_fastest_program_is_written_as_inductor_writes(tmp_path: Path, target: Target) -> None:
@@ -89,15 +117,7 @@ def test_another_gpu_is_measured_anew(tmp_path: Path, target: Target) -> None:
 
 
 def test_a_program_that_cannot_be_measured_stays_and_says_why(tmp_path: Path, target: Target) -> None:
-    search = SearchStage(
-        9.0,
-        Store(tmp_path),
-        lambda target, completion: Measured(error="there is no GPU"),
-        lambda: 1,
-        lambda: GPU,
-        lambda target: "",
-        lambda text: None,
-    )
+    search = stage(tmp_path, Absent(), 9.0)
     best = search.fastest(target, [USUAL])
     assert best.text == USUAL.text
     assert best.note == "Inductor's fusion; not searched: there is no GPU"
@@ -105,8 +125,8 @@ def test_a_program_that_cannot_be_measured_stays_and_says_why(tmp_path: Path, ta
 
 def test_the_fastest_comes_first_and_the_others_after_it(tmp_path: Path, target: Target) -> None:
     def generate(*indices: int) -> list[tuple[int, str]]:
-        fastest = stage(tmp_path, Gpu()).fastest
-        generator = PooledInductor("sm_90", lambda target, indices: [USUAL, LOOPED], fastest, "10s on H200")
+        search = stage(tmp_path, Gpu())
+        generator = PooledInductor("sm_90", Writing(USUAL, LOOPED), search, "10s on H200")
         return [(each.index, each.note[:6]) for each in generator._completions(target, indices)]
 
     assert generate(0) == [(0, "looped")]
@@ -116,19 +136,16 @@ def test_the_fastest_comes_first_and_the_others_after_it(tmp_path: Path, target:
 
 def test_what_a_search_finds_has_an_identity_of_its_own() -> None:
     def identity(searched_for: str) -> str:
-        return PooledInductor("sm_90", lambda *_: [], lambda *_: USUAL, searched_for).identity()
+        return PooledInductor("sm_90", Writing(), Searching(USUAL), searched_for).identity()
 
     assert identity("10s on H200") != identity("10s on H100")
-    assert PooledInductor("sm_90", lambda *_: []).identity() not in (identity(""), identity("10s on H200"))
+    assert PooledInductor("sm_90", Writing()).identity() not in (identity(""), identity("10s on H200"))
 
 
 def test_a_target_without_kernels_is_not_searched(target: Target) -> None:
     nothing = Completion("inductor", 3, "", "inductor", note="nothing but library calls is left")
 
-    def refuse(*_: object) -> Completion:
-        raise AssertionError("searched")
-
-    generator = PooledInductor("sm_90", lambda *_: [nothing], refuse, "")
+    generator = PooledInductor("sm_90", Writing(nothing), Searching())
     assert [(each.index, each.note) for each in generator._completions(target, [1])] == [(1, nothing.note)]
 
 

@@ -227,8 +227,8 @@ def test_a_poisoned_cache_gets_no_wrong_kernel_past_the_trusted_job(
     with contextlib.closing(Session(tmp_path, load_settings(tmp_path, FILES))) as session:
         [(draft, _)] = session.drafts(target)
         assert draft.candidate is not None
-        lie = Verdict("accepted", "correctness", "", draft.candidate.kernel_hash, session.environment)
-        session.store.verdicts.add(
+        lie = Verdict("accepted", "correctness", "", draft.candidate.kernel_hash, session.context.environment)
+        session.context.store.verdicts.add(
             KernelRecord(target.id, target.source_hash, draft.candidate, lie, "2026-11-21T00:00:00Z")
         )
         believed = session.outcome(target, CandidateId("files"))

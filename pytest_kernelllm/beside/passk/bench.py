@@ -50,8 +50,8 @@ def bench(
         GenerateError: the generator that is named cannot work.
     """
     generator = _only_generator(session)
-    settings = session.settings
-    timed = settings.timing and session.environment.device == "cuda"
+    settings = session.context.settings
+    timed = settings.timing and session.context.environment.device == "cuda"
     order = interleaved(targets, problems or {})
     for target in order:
         session.announce(target)
@@ -64,7 +64,7 @@ def bench(
     with watching_gpus() as gpu_use:
         # What was finished counts; the store lets another run go on.
         with contextlib.suppress(KeyboardInterrupt):
-            for target, (drafts, samples) in side_by_side(work, order, session.side_by_side):
+            for target, (drafts, samples) in side_by_side(work, order, session.processes.side_by_side):
                 problem = (problems or {}).get(target.path)
                 model, revision = next(
                     ((c.model, c.revision) for _, c in drafts if c.model), (model, revision)
@@ -86,7 +86,7 @@ def bench(
         model=model,
         revision=revision,
         samples=settings.samples,
-        environment=session.environment,
+        environment=session.context.environment,
         timed=timed,
         targets=tuple(scores),
         total=together([s.score for s in scores], at),
@@ -124,14 +124,14 @@ def _samples(session: Session, target: Target) -> tuple[list[Draft], list[Sample
         completions = [completion for _, completion in answered]
         outcomes = session.repaired(target, list(zip(outcomes, completions, strict=True)))
     except SessionError as error:
-        if own := session.why_unusable(target):
+        if own := session.processes.error_of(target):
             return drafts, LeftOut(target.id, str(own))
         raise error from None
     samples = [
         sample_of(outcome, code=outcome.candidate is not None or _has_code(completion))
         for outcome, (_, completion) in zip(outcomes, answered, strict=True)
     ]
-    if session.settings.repair:
+    if session.context.settings.repair:
         samples = [
             replace(sample, rounds=rounds_of(outcome), unanswered=outcome.unanswered)
             for sample, outcome in zip(samples, outcomes, strict=True)

@@ -103,7 +103,7 @@ def measure(root: Path, settings: Settings, requested: Requested) -> bool:
         numbers = itertools.count(1)
 
         def finished(result: TargetScore | LeftOut) -> None:
-            _log(session.store.path / LOG, f"{next(numbers)}/{len(targets)}", result)
+            _log(session.context.store.path / LOG, f"{next(numbers)}/{len(targets)}", result)
             done(_judged(result))
 
         benchmark = bench(
@@ -119,7 +119,7 @@ def measure(root: Path, settings: Settings, requested: Requested) -> bool:
         say(benchmark.usage)
     if benchmark.gpu:
         say(benchmark.gpu)
-    say(*session.store.problems)
+    say(*session.context.store.problems)
     if benchmark.unfinished:
         raise KeyboardInterrupt
     return not (benchmark.left_out or benchmark.total.inconclusive or benchmark.total.unanswered)

@@ -280,14 +280,14 @@ def session(tmp_path):
 
 def test_a_generator_that_cannot_work_ends_the_benchmark_and_leaves_no_target_out(session):
     session, target = session
-    session._stages.generators = (Broken(),)  # in place of those that the settings name
+    session.generators = (Broken(),)  # in place of those that the settings name
     with pytest.raises(SessionError, match=r"The endpoint does not answer\."):
         measure(session, [target], [1])
 
 
 def test_a_request_that_failed_is_no_completion_and_is_said_so(session):
     session, target = session
-    session._stages.generators = (Patchy(),)  # in place of those that the settings name
+    session.generators = (Patchy(),)  # in place of those that the settings name
     found = measure(session, [target], [1, 3])
     assert (found.total.completions, found.total.unanswered) == (2, 1)
     assert [sample.index for sample in found.targets[0].samples] == [0, 2]
@@ -311,7 +311,7 @@ class Halves(Generator):
 
 def test_a_completion_that_cannot_be_rendered_costs_no_other(session):
     session, target = session
-    session._stages.generators = (Halves(),)  # in place of those that the settings name
+    session.generators = (Halves(),)  # in place of those that the settings name
     found = measure(session, [target], [1])
     assert [sample.result for sample in found.targets[0].samples] == ["correct", "render", "correct"]
-    assert session.store.problems == []
+    assert session.context.store.problems == []

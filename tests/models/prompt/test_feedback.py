@@ -43,7 +43,7 @@ def judged(tmp_path_factory):
             Completion("m", index, f"```python\n{text}\n```", "modelnew", model="m")
             for index, text in enumerate(WRONG.values())
         ]
-        drafts = [session._stages.drafting.draft(target, CandidateId("m", c.index), c) for c in completions]
+        drafts = [session._drafting.of_completion(target, CandidateId("m", c.index), c) for c in completions]
         outcomes = session.judged(target, drafts)
     for name, outcome, completion in zip(WRONG, outcomes, completions, strict=True):
         source = outcome.candidate.source if outcome.candidate else ""

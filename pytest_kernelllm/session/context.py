@@ -1,0 +1,98 @@
+"""What the stages of a session share: the project, its settings, what a conftest says, and what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from kernelllm_judge.core.errors import SessionError
+from kernelllm_judge.core.records import Environment, Target
+from kernelllm_judge.environment import Gpu, find_gpu
+from kernelllm_judge.isolation.isolation import Isolation, probe_isolation
+from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.core.overrides import Overrides
+from pytest_kernelllm.models.generator import NO_HOOK, PromptHook
+from pytest_kernelllm.pool.engine import judging_environment
+from pytest_kernelllm.pool.jobs import PoolFailed
+from pytest_kernelllm.session.known import Known
+from pytest_kernelllm.store import Store
+
+
+def _none_stated(target: Target) -> Overrides:
+    return Overrides()
+
+
+def _quietly(text: str) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Context:
+    """One project and one run. Making it reads nothing yet."""
+
+    root: Path
+    """The project root; the store lies in it."""
+    settings: Settings
+    overrides: Callable[[Target], Overrides] = _none_stated
+    """What a conftest says about a target."""
+    progress: Callable[[str], None] = _quietly
+    """Called with a few words about what is being done."""
+    prompt: PromptHook = field(default=NO_HOOK)
+    """May replace the prompt that a language model gets."""
+
+    @cached_property
+    def store(self) -> Store:
+        """The project's store."""
+        return Store(self.root, self.settings.store)
+
+    @cached_property
+    def known(self) -> Known:
+        """What earlier runs and this one have made."""
+        return Known(self.store)
+
+    @cached_property
+    def environment(self) -> Environment:
+        """Where verdicts of this run hold.
+
+        Raises:
+            SessionError: the GPU is to be a cluster's, and there is none.
+        """
+        try:
+            return judging_environment(self.settings)
+        except PoolFailed as error:
+            raise SessionError(str(error)) from None
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether candidates run on a GPU, not in Triton's interpreter."""
+        return self.environment.device == "cuda"
+
+    @property
+    def times(self) -> bool:
+        """Whether the speed of accepted candidates is measured."""
+        return self.settings.timing and self.on_gpu
+
+    @property
+    def searches(self) -> bool:
+        """Whether Inductor's programs are searched for the fastest one: only where something can be timed."""
+        return self.settings.search > 0 and self.times
+
+    @cached_property
+    def gpu(self) -> Gpu | None:
+        """The GPU in use."""
+        return find_gpu() if self.on_gpu else None
+
+    @cached_property
+    def isolation(self) -> Isolation:
+        """What will hold the candidates' processes.
+
+        Raises:
+            IsolationError: the settings ask for more than this machine can give.
+        """
+        return probe_isolation(self.environment.device, self.settings.isolation)
+
+    def inputs(self, target: Target) -> str:
+        """Returns the fingerprint of the inputs that a conftest gives a target; empty where the marker's are used."""
+        return self.overrides(target).fingerprint
