@@ -1,39 +1,15 @@
-"""Determines the environment in which a model in memory runs kernels, and which verdicts apply to it."""
+"""Says which verdicts apply in an environment."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
 from kernelllm_judge.core.records import Environment, Verdict
-from kernelllm_judge.environment import find_environment, find_gpus
 from kernelllm_judge.standing import standing
-
-if TYPE_CHECKING:
-    from torch import nn
 
 
 def interpreting() -> bool:
     """Returns whether kernels run on the CPU, in Triton's interpreter."""
     return os.environ.get("KERNELLLM_INTERPRET") == os.environ.get("TRITON_INTERPRET") == "1"
-
-
-def environment_of(model: nn.Module) -> Environment | None:
-    """Returns the environment of the GPU with the model's first CUDA tensor, or of the first GPU; None without a GPU.
-
-    With ``KERNELLLM_INTERPRET=1`` and ``TRITON_INTERPRET=1`` it is that of Triton's interpreter.
-    """
-    on_cpu = find_environment("cpu")
-    if interpreting():
-        return on_cpu
-    gpus = find_gpus()
-    tensors = (*model.parameters(), *model.buffers())
-    index = next((tensor.device.index for tensor in tensors if tensor.is_cuda), None) or 0
-    if index >= len(gpus):
-        return None
-    gpu = gpus[index]
-    return replace(on_cpu, device="cuda", gpu=gpu.name, driver=gpu.driver, arch=gpu.arch)
 
 
 def applies(verdict: Verdict, here: Environment) -> bool:

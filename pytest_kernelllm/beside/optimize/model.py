@@ -13,6 +13,7 @@ from torch import nn
 from kernelllm_judge.core.records import KernelRecord, Ratio
 from kernelllm_runtime.instance import Swap, TextKernel, dispatching, swap
 from kernelllm_runtime.placing import fitting, unplaceable
+from pytest_kernelllm.beside.optimize.environment import environment_of
 from pytest_kernelllm.beside.optimize.graphs import graphing
 from pytest_kernelllm.beside.optimize.kernel_index import KernelIndex, NoKernel
 from pytest_kernelllm.beside.optimize.measured import gains
@@ -26,7 +27,6 @@ from pytest_kernelllm.beside.optimize.whole import (
     pays,
 )
 from pytest_kernelllm.config.settings import load_settings
-from pytest_kernelllm.core.applies import environment_of
 from pytest_kernelllm.store import Store
 
 _GRAPHS = "triton.cudagraphs"

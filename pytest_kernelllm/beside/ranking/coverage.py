@@ -9,10 +9,10 @@ from torch import nn
 from kernelllm_judge.core.records import Environment, Ratio
 from kernelllm_judge.environment import find_environment
 from kernelllm_runtime.adopted import DISPATCHER
+from pytest_kernelllm.beside.optimize.environment import environment_of
 from pytest_kernelllm.beside.optimize.kernel_index import KernelIndex, NoKernel
 from pytest_kernelllm.beside.optimize.model import Replacement
 from pytest_kernelllm.beside.optimize.report import UNKNOWN
-from pytest_kernelllm.core.applies import environment_of
 from pytest_kernelllm.store import Store
 
 

@@ -1,10 +1,7 @@
 """The client against a server that misbehaves."""
 
-import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
 import pytest
+from serving import FakeClock, Server, send
 
 from pytest_kernelllm.suggest.github.client import LIMITS, GitHub
 from pytest_kernelllm.suggest.github.errors import ApiError, GitError
@@ -14,66 +11,32 @@ from pytest_kernelllm.web.secret import Secret
 TOKEN = "ghs_16C7e42F292c6912E7710c838347Ae178B4a"
 
 
-class Clock:
-    def __init__(self):
-        self.slept = []
-
-    def now(self):
-        return 1000.0 + sum(self.slept)
-
-    async def sleep(self, seconds):
-        self.slept.append(seconds)
-
-    def chance(self):
-        return 1.0
-
-
-class Script:
+class Script(Server):
     """Answers one after the other: ``(status, headers, content)``; the last one stays. None hangs up."""
 
     def __init__(self):
-        self.answers, self.seen = [], []
-        script = self
+        self.answers = []
+        super().__init__()
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, *args):
-                pass
-
-            def handle_any(self):
-                self.rfile.read(int(self.headers.get("content-length") or 0))
-                script.seen.append((self.command, self.path, self.headers))
-                answer = script.answers.pop(0) if len(script.answers) > 1 else script.answers[0]
-                if answer is None:
-                    self.close_connection = True
-                    return
-                status, headers, content = answer
-                body = content if isinstance(content, bytes) else json.dumps(content).encode()
-                self.send_response(status)
-                for name, value in {"content-length": str(len(body)), **headers}.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(body)
-
-            do_GET = do_POST = do_PATCH = handle_any
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+    def handle(self, to, seen):
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if answer is None:
+            to.close_connection = True
+            return
+        status, headers, content = answer
+        send(to, status, content.decode() if isinstance(content, bytes) else content, **headers)
 
 
 @pytest.fixture
 def script():
     script = Script()
     yield script
-    script.server.shutdown()
-    script.server.server_close()
+    script.close()
 
 
 @pytest.fixture
 def clock():
-    return Clock()
+    return FakeClock()
 
 
 @pytest.fixture
@@ -84,17 +47,17 @@ def api(script, clock):
 def test_a_server_of_an_enterprise_is_asked_below_its_own_path(script, api):
     script.answers = [(200, {}, [])]
     assert api.comments(3) == []
-    _, path, headers = script.seen[0]
-    assert path == "/api/v3/repos/owner/name/issues/3/comments?per_page=100"
-    assert headers["authorization"] == f"Bearer {TOKEN}"
-    assert headers["x-github-api-version"]
+    [seen] = script.seen
+    assert seen.path == "/api/v3/repos/owner/name/issues/3/comments?per_page=100"
+    assert seen.headers["authorization"] == f"Bearer {TOKEN}"
+    assert seen.headers["x-github-api-version"]
 
 
 def test_all_pages_are_read(script, api):
     following = {"link": f'<{script.url}/api/v3/next?page=2>; rel="next", <{script.url}/x>; rel="last"'}
     script.answers = [(200, following, [{"id": 1}]), (200, {}, [{"id": 2}])]
     assert [found["id"] for found in api.comments(3)] == [1, 2]
-    assert script.seen[1][1] == "/api/v3/next?page=2"
+    assert script.seen[1].path == "/api/v3/next?page=2"
 
 
 def test_a_page_on_another_server_is_not_asked_for(script, api):

@@ -6,6 +6,7 @@ import sys
 
 from hosting import NAME, TOKEN, Hosting
 from repository import git
+from serving import FakeClock
 from verified import artifact, event, project
 
 from pytest_kernelllm.suggest.github.artifact import read_artifact
@@ -57,23 +58,6 @@ def propose(world, artifact, folder, **more):
     return subprocess.run(command, env=environ | more, capture_output=True, text=True, check=False)
 
 
-class Clock:
-    """Time that only passes when somebody sleeps."""
-
-    def __init__(self):
-        self.time, self.slept = 1_000_000.0, []
-
-    def now(self):
-        return self.time
-
-    async def sleep(self, seconds):
-        self.slept.append(seconds)
-        self.time += seconds
-
-    def chance(self):
-        return 1.0
-
-
 class World:
     """A developer's clone, GitHub, and jobs."""
 
@@ -82,7 +66,7 @@ class World:
         self.hosting = Hosting(folder / "hosting")
         self.clone = project(folder / "clone")
         git(self.clone, "push", "-q", str(self.hosting.bare), "main")
-        self.clock = Clock()
+        self.clock = FakeClock()
         self.jobs = 0
 
     def job(self, source):
