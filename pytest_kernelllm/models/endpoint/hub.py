@@ -141,10 +141,7 @@ class HuggingFaceHub:
         except OfflineModeIsEnabled:
             reason, status = "needs the network, and HF_HUB_OFFLINE is set", 0
         except TimeoutError:
-            reason, status = (
-                f"cannot be looked up: Hugging Face did not answer within {TIMEOUT:.0f} s",
-                0,
-            )
+            reason, status = (f"cannot be looked up: Hugging Face did not answer within {TIMEOUT:.0f} s", 0)
         except HfHubHTTPError as error:
             status = error.response.status_code
             reason = _REFUSED.get(status, f"cannot be looked up: Hugging Face answered {status}")

@@ -260,11 +260,7 @@ class EndpointModel:
         self.name = reported
 
     async def _connect(self, emit: Callable[[Served], None]) -> None:
-        from pytest_kernelllm.models.endpoint.connect import (
-            Served,
-            detect_protocol,
-            routed_chat,
-        )
+        from pytest_kernelllm.models.endpoint.connect import Served, detect_protocol, routed_chat
         from pytest_kernelllm.models.endpoint.hub import HuggingFaceHub, Location
 
         address, place = self._address, Location(self._address.url)

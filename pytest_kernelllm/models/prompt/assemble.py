@@ -41,8 +41,9 @@ def _text(live: LiveTarget, case: Case, longest: int) -> str:
         raise PromptError("its class has no source file; write it in a module")
     meant = {n: own.namespace[n] for n in (*own.binds, *own.imports) if n in own.namespace}
     mentioned, files = frozenset[str](), dict[str, File | None]({own.name: own})
+    too_long: set[tuple[str, str]] = set()
     while True:  # a method that is kept may mention others
-        program = Program(files, own.name, mentioned, longest, dict(meant))
+        program = Program(files, own.name, too_long, mentioned, longest, values=dict(meant))
         program.follow(own.name, name)
         init = init_inputs(values, program.reads, program.refer)
         found = mentioned | program.words() | words_of(values.values())
@@ -52,7 +53,8 @@ def _text(live: LiveTarget, case: Case, longest: int) -> str:
     names, made = inputs(live, case, program.refer)
     passed = {"__init__": list(values), "forward": names}
     parts = _renamed(program.in_order(), name, passed)
-    notes = _notes(live.build(case), case, program)
+    whole = "..." not in init and not any(part.comment for part in parts)
+    notes = _notes(live.build(case), case, program, whole)
     functions = [
         Part(ast.parse(f"def get_inputs():\n    return [{', '.join(made)}]").body[0], notes),
         Part(ast.parse(f"def get_init_inputs():\n    return {init}").body[0]),
@@ -84,11 +86,11 @@ def _renamed(parts: list[Part], name: str, passed: dict[str, list[str]]) -> list
     return parts
 
 
-def _notes(module: nn.Module, case: Case, program: Program) -> str:
+def _notes(module: nn.Module, case: Case, program: Program, whole: bool) -> str:
     """Says what a caller must do beyond KernelBench's convention, and what parts a module has if not all is shown."""
     notes = []
-    printed = repr(module)
-    if any(part.comment for part in program.parts.values()) and 1 < len(printed.splitlines()) < _MOST_PARTS:
+    printed = "" if whole else repr(module)
+    if 1 < len(printed.splitlines()) < _MOST_PARTS:
         notes.append(f"Model(*get_init_inputs()) has these parts: {printed}")
     if case.dtype not in (None, "float32"):
         notes.append(

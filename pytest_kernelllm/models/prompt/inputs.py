@@ -18,6 +18,7 @@ from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.core.records import Case, TensorSpec
 from kernelllm_judge.target import build
 from kernelllm_judge.target.calls import Call, seeded
+from kernelllm_judge.target.errors import TargetError
 from kernelllm_judge.target.live import LiveTarget
 from pytest_kernelllm.models.prompt.errors import PromptError
 from pytest_kernelllm.models.prompt.files import MISSING, attribute
@@ -28,7 +29,6 @@ _MOST_ELEMENTS = 1 << 22
 
 _SMALL = 16
 """Integer tensors with at most this many elements are written as they are: they may be sizes or offsets."""
-
 
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -132,7 +132,11 @@ def inputs(live: LiveTarget, case: Case, refer: Callable[[Any], str]) -> tuple[l
         PromptError: a value goes into ``*args`` or ``**kwargs``.
     """
     small = small_sizes(case)
-    sample = nested(live.bind(live.inputs(case, 0, small, "cpu" if small is not None else "meta")))
+    try:
+        call = live.inputs(case, 0, small, "meta" if small is None else "cpu")
+    except TargetError:  # not every callable works without data
+        call = live.inputs(case, 0)
+    sample = nested(live.bind(call))
     names = order(live.signature, sample, "forward")
     shown = {n: sample.get(n, live.signature.parameters[n].default) for n in names}
     return names, [_made(case, name, value, refer) for name, value in shown.items()]

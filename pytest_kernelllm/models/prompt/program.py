@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import importlib
-import inspect
-import textwrap
+import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import FunctionType, ModuleType
@@ -27,7 +26,7 @@ from pytest_kernelllm.models.prompt.files import (
 )
 from pytest_kernelllm.models.prompt.scopes import free_roots
 from pytest_kernelllm.models.prompt.shorten import shortened
-from pytest_kernelllm.models.prompt.values import Unwritable, is_plain, write
+from pytest_kernelllm.models.prompt.values import Unwritable, is_plain, signature, write
 
 _MOST_ENTRIES = 8
 """A table of another file with more entries that the code may read is not written."""
@@ -38,6 +37,10 @@ _LONGEST_VALUE = 200
 
 class _Clash(Exception):
     """Raised if a name of another file already has another meaning."""
+
+
+class _TooLong(Exception):
+    """Raised if a name of another file brings too many lines."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +59,15 @@ class Program:
     """The files that were read, by module; shared, because they do not change."""
     own: str
     """The module of the class."""
+    too_long: set[tuple[str, str]]
+    """Modules and names that were found to bring too many lines; shared."""
     mentioned: Collection[str]
     """The attributes and strings that the text mentions, as far as they are known from an earlier round."""
     longest: int
     """How many lines may come along with a name of another file; of a longer one the signature is shown."""
+    lines: int = 0
+    limit: float = math.inf
+    """The largest number of lines while a name of another file is followed."""
     values: dict[str, Any] = field(default_factory=dict)
     """What the names at the top of the text mean."""
     imports: dict[str, str] = field(default_factory=dict)
@@ -77,6 +85,7 @@ class Program:
 
         Raises:
             _Clash: a name of it already has another meaning.
+            _TooLong: it brings too many lines.
         """
         file = self.file(module)
         value = MISSING if file is None else file.namespace.get(name, MISSING)
@@ -158,7 +167,7 @@ class Program:
         node, local = shortened(file.body[position], file, self.mentioned)
         if node is None:
             return
-        self.parts[key] = Part(node)
+        self._add(key, Part(node))
         for name, imported in local.items():
             self._import(file, name, imported, -1)
         for name in sorted(free_roots(node)):
@@ -225,21 +234,35 @@ class Program:
         code = f"{bound} = {text}" if text else signature(bound, value, self.mentioned)
         if "torch.nn.Module" in code:
             self.imports["torch"] = "import torch"
-        self.parts[into, position, bound] = Part(ast.parse(code).body[0], "" if text else f"From {module}:")
+        part = Part(ast.parse(code).body[0], "" if text else f"From {module}:")
+        self._add((into, position, bound), part)
+
+    def _add(self, key: tuple[str, int, str], part: Part) -> None:
+        self.parts[key] = part
+        self.lines += ast.unparse(part.node).count("\n") + 1
+        if self.lines > self.limit:
+            raise _TooLong
 
     def _brings_definition(self, module: str, name: str) -> bool:
         """Adds a definition of another file with all that it needs, if that is short and clashes with no other name."""
+        if not self.longest or (module, name) in self.too_long:
+            return False
+        known = (module, name) in self.followed
         copies = {each: copy.deepcopy(getattr(self, each)) for each in ("imports", "sources", "members")}
         copies |= {each: copy.copy(getattr(self, each)) for each in ("values", "parts", "followed")}
-        trial = replace(self, **copies)
+        trial = replace(self, limit=self.lines + self.longest, **copies)
         try:
             trial.follow(module, name)
+        except _TooLong:
+            self.too_long.add((module, name))
+            return False
         except _Clash:
             return False
-        added = trial._lines() - self._lines()
-        if added > self.longest or not (added or (module, name) in self.followed):
+        if not known and trial.lines == self.lines:
             return False
-        vars(self).update(vars(trial))
+        vars(self).update(vars(trial) | {"limit": self.limit})
+        if self.lines > self.limit:
+            raise _TooLong
         return True
 
     def _table(self, value: Any) -> str:
@@ -249,12 +272,11 @@ class Program:
         try:
             entries = {key: value[key] for key in value if key in self.mentioned}
             shown = [f"{key!r}: {write(each, self.refer)}" for key, each in entries.items()]
+        except _TooLong:
+            raise
         except Exception:  # a table of the user's may raise anything
             return ""
         return f"{{{', '.join(shown)}}}" if 1 <= len(shown) <= _MOST_ENTRIES else ""
-
-    def _lines(self) -> int:
-        return sum(ast.unparse(part.node).count("\n") + 1 for part in self.parts.values())
 
     def in_order(self) -> list[Part]:
         """Returns the statements in an order in which they can run."""
@@ -297,31 +319,6 @@ def import_line(name: str, imported: Import) -> str:
         return f"import {top}" if top == name else f"import {top} as {name}"
     alias = "" if imported.name == name else f" as {name}"
     return f"from {imported.module} import {imported.name}{alias}"
-
-
-def signature(name: str, value: Any, mentioned: Collection[str]) -> str:
-    """Writes a definition without what it does: parameters of a function, or methods of a class."""
-    if isinstance(value, type):
-        module = issubclass(value, nn.Module)
-        methods = [m for m in vars(value) if m in ("__init__", "forward", "__call__") or m in mentioned]
-        shown = [_def(m, vars(value)[m]) for m in methods if isinstance(vars(value)[m], FunctionType)]
-        body = textwrap.indent("\n".join(shown) or "...", "    ")
-        return f"class {name}{'(torch.nn.Module)' if module else ''}:\n{body}"
-    return _def(name, value) if callable(value) else f"{name} = ..."
-
-
-def _def(name: str, function: Any) -> str:
-    try:
-        found = inspect.signature(function)
-    except (TypeError, ValueError):
-        return f"def {name}(*args, **kwargs): ..."
-    empty = inspect.Parameter.empty
-    shown = [
-        p.replace(annotation=empty, default=p.default if p.default is empty or is_plain(p.default) else ...)
-        for p in found.parameters.values()
-    ]
-    text = str(found.replace(parameters=shown, return_annotation=empty))
-    return f"def {name}{text.replace('=Ellipsis', '=...')}: ..."
 
 
 def _namespace(held: Mapping[str, Any]) -> str:

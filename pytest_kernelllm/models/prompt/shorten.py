@@ -7,7 +7,6 @@ import builtins
 import copy
 import logging
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
 
 from torch import nn
 
@@ -42,7 +41,6 @@ class _Shortener(RemovingTransformer):
     def __init__(self, file: File, mentioned: Collection[str]) -> None:
         self._file, self._mentioned = file, mentioned
         self._namespace = file.namespace
-        self._classes: list[Any] = []
         self._in_function = False
         self.imports: dict[str, Import] = {}
 

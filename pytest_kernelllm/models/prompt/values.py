@@ -1,4 +1,4 @@
-"""Writes live values as expressions."""
+"""Writes live values as expressions, and definitions as signatures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import enum
 import functools
 import inspect
 import math
-from collections.abc import Callable, Mapping
+import textwrap
+from collections.abc import Callable, Collection, Mapping
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
@@ -86,3 +87,28 @@ def is_plain(value: Any) -> bool:
     if type(value) is float:
         return math.isfinite(value)
     return value is None or type(value) in (bool, int, complex, str, bytes)
+
+
+def signature(name: str, value: Any, mentioned: Collection[str]) -> str:
+    """Writes a definition without what it does: parameters of a function, or methods of a class."""
+    if isinstance(value, type):
+        module = issubclass(value, nn.Module)
+        methods = [m for m in vars(value) if m in ("__init__", "forward", "__call__") or m in mentioned]
+        shown = [_def(m, vars(value)[m]) for m in methods if isinstance(vars(value)[m], FunctionType)]
+        body = textwrap.indent("\n".join(shown) or "...", "    ")
+        return f"class {name}{'(torch.nn.Module)' if module else ''}:\n{body}"
+    return _def(name, value) if callable(value) else f"{name} = ..."
+
+
+def _def(name: str, function: Any) -> str:
+    try:
+        found = inspect.signature(function)
+    except (TypeError, ValueError):
+        return f"def {name}(*args, **kwargs): ..."
+    empty = inspect.Parameter.empty
+    shown = [
+        p.replace(annotation=empty, default=p.default if p.default is empty or is_plain(p.default) else ...)
+        for p in found.parameters.values()
+    ]
+    text = str(found.replace(parameters=shown, return_annotation=empty))
+    return f"def {name}{text.replace('=Ellipsis', '=...')}: ..."

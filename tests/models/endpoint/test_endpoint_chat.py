@@ -295,10 +295,7 @@ class Router(Server):
 
 @pytest.mark.parametrize(
     ("where", "model", "cost"),
-    [
-        ("hf-model:Qwen/Coder", "Qwen/Coder", None),
-        ("hf-model:Qwen/Coder:novita", "Qwen/Coder:novita", 0.012),
-    ],
+    [("hf-model:Qwen/Coder", "Qwen/Coder", None), ("hf-model:Qwen/Coder:novita", "Qwen/Coder:novita", 0.012)],
 )
 def test_inference_providers_chat_through_the_router(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, where: str, model: str, cost: float | None

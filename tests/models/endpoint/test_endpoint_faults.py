@@ -354,8 +354,7 @@ def test_a_redirect_to_another_host_is_not_followed(serve: Serve, code: int, abo
     proxy = serve(Proxy(serve(Scripted()).url, about=about))
     proxy.always = (code, "", {"location": target})
     with pytest.raises(
-        GenerateError,
-        match=rf"redirects \({code}\) to another address, {target}, where it is not followed",
+        GenerateError, match=rf"redirects \({code}\) to another address, {target}, where it is not followed"
     ):
         list(opened(proxy.url).answers(ONE, SHORT))
     assert elsewhere.seen == [], "not even asked, so no header of ours is there"

@@ -104,12 +104,7 @@ def test_a_pinned_revision_is_fetched(hub, tmp_path):
             {},
             "owner/gated is gated: accept its conditions on https://huggingface.co/owner/gated, then `hf auth login`.",
         ),
-        (
-            "owner/tiny",
-            "v9",
-            {},
-            "owner/tiny has no revision v9: name a commit hash, branch or tag.",
-        ),
+        ("owner/tiny", "v9", {}, "owner/tiny has no revision v9: name a commit hash, branch or tag."),
         (
             "owner/tiny",
             "",

@@ -12,13 +12,7 @@ from random_llama import make_config, make_model, save
 from transformers import LlamaForCausalLM
 
 from pytest_kernelllm.generate.protocol import GenerateError
-from pytest_kernelllm.models.local.files import (
-    SPARE,
-    ModelFiles,
-    fetch,
-    find_cached,
-    why_unusable,
-)
+from pytest_kernelllm.models.local.files import SPARE, ModelFiles, fetch, find_cached, why_unusable
 from pytest_kernelllm.models.local.load import LoadOptions, load_model
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -14,10 +14,7 @@ from transformers import (
     ViTConfig,
 )
 from transformers.activations import GELUActivation
-from transformers.models.bert.modeling_bert import (
-    BertEmbeddings,
-    BertPredictionHeadTransform,
-)
+from transformers.models.bert.modeling_bert import BertEmbeddings, BertPredictionHeadTransform
 from transformers.models.convnext.modeling_convnext import ConvNextLayer, ConvNextLayerNorm
 from transformers.models.falcon.modeling_falcon import FalconMLP
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
