@@ -75,7 +75,7 @@ def _run(recorder: Recorder, request: Mapping[str, Any]) -> dict[str, Any]:
     try:
         model = cls(*args, **kwargs)
     except NameError as error:
-        raise failed.get(error.name, error) from None
+        raise failed.get(error.name or "", error) from None
     finally:
         sys.setprofile(None)
     numbers = {name: value for name, value in names.items() if type(value) in (bool, int, float)}
