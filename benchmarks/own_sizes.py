@@ -156,7 +156,7 @@ CANDIDATES = {
 """By the number of the problem."""
 
 
-def candidate_for(number: str, live: LiveTarget, inductor: bool) -> Candidate:
+def candidate_for(number: str, live: LiveTarget, judge: Judge, inductor: bool) -> Candidate:
     """Returns the plain kernel for a problem, or what Inductor writes first.
 
     Raises:
@@ -166,7 +166,7 @@ def candidate_for(number: str, live: LiveTarget, inductor: bool) -> Candidate:
         raise ValueError("there is no plain kernel for it; --inductor has one written")
     if not inductor:
         text = CANDIDATES[number]
-        return render(Completion("files", 0, text, format_of(text)), live, on_gpu=True)
+        return render(Completion("files", 0, text, format_of(text)), live, judge.constructors, on_gpu=True)
     [gpu, *_] = find_gpus()
     request = Request(live.target, (0,), lambda: live)
     [(_, completion)] = InductorGenerator(gpu.arch).generate([request])
@@ -255,7 +255,7 @@ def main() -> int:
                 parser.error(target)
             live = load_target(file.parent, target)
             try:
-                candidate = candidate_for(number, live, options.inductor)
+                candidate = candidate_for(number, live, judge, options.inductor)
             except ValueError as error:
                 print(f"{file.stem}: {error}")
                 continue

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 import torch
+from rendering import constructors
 
 from kernelllm_judge.core.records import Completion
 from kernelllm_judge.environment import find_environment
@@ -167,7 +168,7 @@ def most_used():
 
 
 def verdict_on(live, text, budget):
-    candidate = render(Completion("files", 0, text, format_of(text)), live, on_gpu=True)
+    candidate = render(Completion("files", 0, text, format_of(text)), live, constructors(), on_gpu=True)
     try:
         with Judge(find_environment("cuda"), deadline=120, gpu_uuid="memory", gpu_memory=budget) as judge:
             return judge.judge(candidate, Criteria(live, min_speedup=0.0))
