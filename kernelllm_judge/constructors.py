@@ -15,8 +15,8 @@ from kernelllm_judge.isolation.isolation import Isolation
 from kernelllm_judge.isolation.processes import GIB, ResourceBounds
 from kernelllm_judge.supervisor import ForkServer
 
-SECONDS = 20.0
-"""Seconds that a constructor may take."""
+SECONDS = 60.0
+"""Seconds that a constructor may take, also on a busy machine and with what torch imports late."""
 
 BOUNDS = ResourceBounds(tasks=64, memory=min(8 * GIB, ResourceBounds().memory), disk=GIB // 4, files=1000)
 """What it may use. Its tensors need no memory, except where it asks for their values."""

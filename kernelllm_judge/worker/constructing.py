@@ -21,7 +21,7 @@ import triton
 import triton.language
 from torch import nn
 
-from kernelllm_judge.core.syntax import bound_names
+from kernelllm_judge.core.syntax import bound_names, read_names
 from kernelllm_judge.worker.absent_gpu import answer_for_gpu
 from kernelllm_judge.worker.recording import Made, Origin, Recorder, encoded, is_plain
 
@@ -49,6 +49,7 @@ def construct(request: Mapping[str, Any], directory: Path) -> dict[str, Any]:
     path.write_text(request["source"], encoding="utf-8")
     answer_for_gpu()
     torch.cuda.is_available = lambda: True
+    sys.modules["torch.utils.cpp_extension"] = None  # type: ignore[assignment]  # nothing is compiled for a constructor
     recorder = Recorder(str(path))
     with recorder:
         try:
@@ -74,7 +75,7 @@ def _run(recorder: Recorder, request: Mapping[str, Any]) -> dict[str, Any]:
     try:
         model = cls(*args, **kwargs)
     except NameError as error:
-        raise failed.get(error.name, error) from None
+        raise failed.get(error.name or "", error) from None
     finally:
         sys.setprofile(None)
     numbers = {name: value for name, value in names.items() if type(value) in (bool, int, float)}
@@ -85,20 +86,36 @@ def _run(recorder: Recorder, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _run_statements(source: str, path: str, names: dict[str, Any]) -> dict[str, BaseException]:
-    """Runs the statements of a completion one by one, as much of it may never be used.
+    """Runs those statements of a completion that ``ModelNew`` needs, one by one, as others may fail.
 
     Returns:
         Why the last statement that should bind a name failed, by the name.
     """
     failed: dict[str, BaseException] = {}
     flags = __future__.annotations.compiler_flag
-    for statement in ast.parse(source).body:
-        whole = ast.Module([statement], [])
+    for statement in _needed(ast.parse(source).body):
         try:
-            exec(compile(whole, path, "exec", flags, dont_inherit=True), names)
+            exec(compile(ast.Module([statement], []), path, "exec", flags, dont_inherit=True), names)
         except (Exception, SystemExit) as error:
-            failed |= dict.fromkeys(bound_names(whole), error)
+            failed |= dict.fromkeys(_binds(statement), error)
     return failed
+
+
+def _needed(statements: list[ast.stmt]) -> list[ast.stmt]:
+    """Returns the statements that bind what ``ModelNew`` reads, and what these read."""
+    needed, todo = {"ModelNew", "*"}, {"ModelNew", "*"}
+    while todo:
+        binding = [statement for statement in statements if _binds(statement) & todo]
+        todo = {name for statement in binding for name in read_names(statement)} - needed
+        needed |= todo
+    return [statement for statement in statements if _binds(statement) & needed]
+
+
+def _binds(statement: ast.stmt) -> set[str]:
+    """Returns the names that a statement binds at top level."""
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        return {statement.name}
+    return bound_names(statement)
 
 
 def _fitting(cls: type, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:

@@ -89,8 +89,8 @@ class Recorder(TorchFunctionMode):
 
             return set_one
 
-        nn.Parameter.__new__ = staticmethod(new_parameter)  # type: ignore[assignment]
-        nn.Module.__new__ = staticmethod(new_module)  # type: ignore[assignment]
+        nn.Parameter.__new__ = staticmethod(new_parameter)  # type: ignore[method-assign]
+        nn.Module.__new__ = staticmethod(new_module)  # type: ignore[method-assign]
         for name in ("__setattr__", "register_buffer", "register_parameter", "add_module"):
             setattr(nn.Module, name, recording(getattr(nn.Module, name)))
 

@@ -5,11 +5,10 @@ import threading
 
 import pytest
 import torch
+from rendering import constructors
 
-from kernelllm_judge.constructors import Constructors
 from kernelllm_judge.core.records import Completion
 from kernelllm_judge.environment import find_environment
-from kernelllm_judge.isolation.isolation import probe_isolation
 from kernelllm_judge.judging import Criteria, Judge
 from kernelllm_judge.pair_files import find_reference
 from kernelllm_judge.policy import Policy
@@ -169,8 +168,7 @@ def most_used():
 
 
 def verdict_on(live, text, budget):
-    with Constructors(probe_isolation("cpu")) as constructors:
-        candidate = render(Completion("files", 0, text, format_of(text)), live, constructors, on_gpu=True)
+    candidate = render(Completion("files", 0, text, format_of(text)), live, constructors(), on_gpu=True)
     try:
         with Judge(find_environment("cuda"), deadline=120, gpu_uuid="memory", gpu_memory=budget) as judge:
             return judge.judge(candidate, Criteria(live, min_speedup=0.0))

@@ -19,6 +19,7 @@ from kernelllm_judge.render.modelnew.settings import Setting, modules_of, number
 TEXT = """
 import os, time
 WIDTH = 2 * 64
+DEAD = time.sleep(60)
 
 class ModelNew(nn.Module):
     def __init__(self, *args):
@@ -26,13 +27,13 @@ class ModelNew(nn.Module):
         {init}
 
     def forward(self, x):
-        return x
+        return x * WIDTH
 """
 
 
 @pytest.fixture(scope="module")
 def constructors() -> Iterator[Constructors]:
-    with Constructors(probe_isolation("cpu"), seconds=10.0) as opened:
+    with Constructors(probe_isolation("cpu")) as opened:
         yield opened
 
 
@@ -55,22 +56,26 @@ def test_a_constructor_cannot_write_elsewhere(constructors: Constructors, tmp_pa
     if not probe_isolation("cpu").landlock:
         pytest.skip("Landlock is missing here")
     said = error(constructors, f"open({str(tmp_path / 'file')!r}, 'w')")
-    assert said.startswith("line 8: PermissionError")
+    assert said.startswith("line 9: PermissionError")
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
     ("init", "said"),
     [
-        ("self.n = 1 / 0", "line 8: ZeroDivisionError: division by zero"),
-        ("self.n = absent", "line 8: NameError: name 'absent' is not defined"),
+        ("self.n = 1 / 0", "line 9: ZeroDivisionError: division by zero"),
+        ("self.n = absent", "line 9: NameError: name 'absent' is not defined"),
         ("self.m = self", "contains itself"),
         ("os._exit(3)", "exited with status 3"),
-        ("time.sleep(60)", "did not finish `construct` before the deadline"),
     ],
 )
 def test_why_a_constructor_fails(constructors: Constructors, init: str, said: str) -> None:
     assert said in error(constructors, init)
+
+
+def test_a_constructor_that_does_not_end() -> None:
+    with Constructors(probe_isolation("cpu"), seconds=0.5) as impatient:
+        assert "did not finish `construct` before the deadline" in error(impatient, "time.sleep(600)")
 
 
 def test_weights_take_no_memory(constructors: Constructors) -> None:

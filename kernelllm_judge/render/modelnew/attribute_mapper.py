@@ -65,11 +65,7 @@ class AttributeMapper(LayerFlow):
         """Turns ``self._helper(x)`` into ``_helper(self, x)``, and calls of layers as ``layers`` says."""
         if (known := self._is_instance(node)) is not None:
             return known
-        if (
-            dotted(node.func) == "len"
-            and len(node.args) == 1
-            and (held := self._names.items_of(node.args[0]))
-        ):
+        if dotted(node.func) == "len" and node.args and (held := self._names.items_of(node.args[0])):
             return ast.copy_location(literal(held), node)
         name = self._names.read(node.func)
         if function := self._methods.get(name or ""):
@@ -77,13 +73,10 @@ class AttributeMapper(LayerFlow):
             node.func = ast.copy_location(ast.Name(function, ast.Load()), node.func)
             node.args.insert(0, ast.Name("self", ast.Load()))
             return node
-        if (
-            name
-            and (held := self._names.items(name))
-            and self._names.settings[name].layer == "torch.nn.Sequential"
-        ):
+        setting = self._names.settings.get(name or "")
+        if setting is not None and setting.parts and setting.layer == "torch.nn.Sequential":
             whole = self._only_argument(node)
-            for index in range(held):
+            for index in range(setting.parts):
                 item = ast.Subscript(node.func, ast.Constant(index), ast.Load())
                 whole = ast.copy_location(ast.Call(item, [whole], []), node)
             return self.visit(ast.fix_missing_locations(whole))  # type: ignore[no-any-return]  # typeshed: visit() -> Any
@@ -140,11 +133,8 @@ class AttributeMapper(LayerFlow):
             return _member(self._tensor(key, setting, setting.tensor), rest)
         if setting.kind == "layer":
             return self._layer(key, rest, setting)
-        if (
-            setting.kind == "module"
-            and rest
-            and (inner := self._others.get(self._names.full(key))) is not None
-        ):
+        inner = self._others.get(self._names.full(key))
+        if setting.kind == "module" and rest and inner is not None:
             mapper = AttributeMapper(
                 inner, self._others, self._domain, self._parts, self._match, self._tensor_name
             )

@@ -132,7 +132,7 @@ def evaluate(node: ast.expr, names: Mapping[str, object]) -> object:
     match node:
         case ast.Constant(value=value) if is_literal(value):
             return value
-        case ast.Name() | ast.Attribute() if (name := dotted(node)) in names:
+        case ast.Name() | ast.Attribute() if (name := dotted(node) or "") in names:
             return names[name]
         case ast.Tuple(elts=items) | ast.List(elts=items):
             return tuple(evaluate(item, names) for item in items)
@@ -140,8 +140,8 @@ def evaluate(node: ast.expr, names: Mapping[str, object]) -> object:
             return not evaluate(operand, names)
         case ast.BoolOp(op=op, values=[*values, last]):
             for each in values:
-                if bool(value := evaluate(each, names)) == isinstance(op, ast.Or):
-                    return value
+                if bool(known := evaluate(each, names)) == isinstance(op, ast.Or):
+                    return known
             return evaluate(last, names)
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARE:
             try:
