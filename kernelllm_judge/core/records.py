@@ -292,7 +292,7 @@ class Verdict(Record):
         return mean_ratio(ratios) if len(ratios) == len(self.timing) else None
 
     def in_words(self) -> str:
-        """Returns ``accepted, 1.83x eager [1.80, 1.86], 1.20x torch.compile [1.10, 1.30]``, or ``rejected: `` and why."""
+        """Returns ``accepted, 1.83x eager [1.80, 1.86], 1.20x torch.compile [1.10, 1.30]``, or why not."""
         named = (("eager", self.speedup), ("torch.compile", self.speedup_compiled))
         speeds = "".join(f", {r.value:.2f}x {name} [{r.low:.2f}, {r.high:.2f}]" for name, r in named if r)
         return f"{self.verdict}{speeds}" + (f": {self.reason}" if self.reason else "")

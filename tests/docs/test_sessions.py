@@ -38,7 +38,7 @@ def test_the_tutorial_from_the_wheels_to_production(tmp_path):
     project = tmp_path / "project"
     project.mkdir()
     path = f"{python.parent}:/usr/local/bin:/usr/bin:/bin"
-    assert replay(page("tutorial/index.md"), project, PATH=path) == 11
+    assert replay(page("tutorial/index.md"), project, PATH=path) == 12
     assert 'kernel="_triton.gated_norm"' in (project / "norms.py").read_text()
 
 
