@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+
 from kernelllm_judge.core.records import Environment, Verdict
 from kernelllm_judge.standing import standing
 
