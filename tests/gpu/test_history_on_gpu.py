@@ -38,7 +38,7 @@ def test_a_kernel_that_became_slower_is_red_until_it_is_fast_again(tmp_path):
 
     # As if that had been under another torch.
     Store(tmp_path).runs.put(replace(run, environment=replace(run.environment, torch="2.0.0")))
-    adopt(tmp_path, GOOD.replace(LAUNCH, 4 * LAUNCH))
+    adopt(tmp_path, GOOD.replace(LAUNCH, 8 * LAUNCH))
     slower = pytest_in(tmp_path)
     assert slower.returncode == 1 and "1 failed, 1 passed" in slower.stdout, slower.stdout
     assert "slower than recorded: " in slower.stdout and "since torch 2.0.0 -> " in slower.stdout

@@ -249,7 +249,7 @@ with Store(pathlib.Path(sys.argv[1])).lock("target"):
 WRITER = """
 import sys, itertools, pathlib
 sys.path.insert(0, sys.argv[2])
-from test_store import completion, record
+from test_store import CompletionKey, completion, record
 from pytest_kernelllm.store import Store
 store = Store(pathlib.Path(sys.argv[1]))
 for i in itertools.count():
