@@ -69,7 +69,7 @@ class OutOfMemory(Decision):
     """A worker ran out of GPU memory while little was free, so the candidate may not be at fault."""
 
     def __init__(self, what: str, stage: Stage = "run") -> None:
-        """``what`` there was too little for, as in "for a call at default, n=8"."""
+        """``what``: the purpose for which there was too little, as in "for a call at default, n=8"."""
         super().__init__(
             "inconclusive",
             stage,
@@ -97,7 +97,7 @@ class WorkerNotReady(Decision):
     """A worker ended before it loaded the candidate, which is not at fault."""
 
     def __init__(self, how: str) -> None:
-        """``how`` it ended."""
+        """``how``: the way in which it ended."""
         super().__init__("inconclusive", "load", f"a worker process could not start: {how}")
 
 

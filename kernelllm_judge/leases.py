@@ -39,18 +39,18 @@ class Lease:
     worker: int | None = None
     """Bytes that a worker may allocate itself; None: no budget is set."""
     waited: float = 0.0
-    """Seconds until it was free."""
+    """Seconds that the verdict waited for the memory."""
 
 
 EVERYTHING = Lease(True)
-"""Where nothing is leased, as without a GPU."""
+"""The lease where memory is not leased, as without a GPU."""
 
 
 class Leases:
     """Leases memory of the GPU that this process uses. Thread-safe."""
 
     def __init__(self, gpu_uuid: str, gpu_memory: int, policy: Policy) -> None:
-        """Leases nothing yet.
+        """Prepares leases; each is taken by ``hold``.
 
         Args:
             gpu_memory: bytes that all judges of this GPU may take together; 0: nearly all of it.

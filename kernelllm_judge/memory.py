@@ -60,7 +60,7 @@ class CallBytes:
     rows: bool
     """Whether inputs and outputs have equally many rows, so that the call may be compared in slices."""
     at_once: int = 0
-    """Bytes of outputs that are compared at once at least: of a row; of all where they have differently many rows."""
+    """Fewest bytes of outputs that are compared at once: one row, or all if outputs have different numbers of rows."""
     wider: int = 2
     """How many times as large the call's tensors are in float64, at most."""
 

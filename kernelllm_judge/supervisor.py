@@ -53,11 +53,11 @@ class ForkServer:
         self._control: socket.socket | None = None
         self._scratch = Path()
         self.pid = 0
-        """Of its process, once it is ready."""
+        """Id of the server's process, once it is ready."""
         self._gone = False
         """Whether the process has closed its end of the socket."""
         self._failed_starts = 0
-        """In a row; something may have killed it before it was ready."""
+        """Failed starts in a row; something may have killed the server before it was ready."""
         self._protocol_error = ""
         self._started: set[int] = set()
         self._exits: dict[int, Exit] = {}

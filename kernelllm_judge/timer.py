@@ -55,7 +55,7 @@ class Timer:
         self._holds = _Holds()
 
     def warm_up(self) -> float:
-        """Does once what timing needs and keeps no memory, so that nobody waits for it or a lease meanwhile; returns its seconds."""
+        """Does once what timing needs, before a lease is taken, and returns its seconds; keeps no memory."""
         took = self._compiler.warm_up(self.sharing)
         if took:
             start = time.perf_counter()
@@ -257,10 +257,10 @@ class Timer:
 
 
 class _Holds(threading.local):
-    """What a thread holds."""
+    """What a thread of the judge holds."""
 
     shared: Hold | None = None
-    """The GPU, together with others."""
+    """The GPU, shared with others that check."""
 
 
 @dataclass(frozen=True)

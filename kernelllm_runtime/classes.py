@@ -1,4 +1,4 @@
-"""Digests of classes as they are in memory, by which a class shows that is not the one a kernel was verified for."""
+"""Digests of classes as they are in memory, which show whether a class is the one that a kernel was verified for."""
 
 from __future__ import annotations
 

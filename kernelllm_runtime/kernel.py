@@ -32,7 +32,7 @@ LOADING = threading.RLock()
 
 
 class Unavailable(Exception):
-    """A class's kernel cannot be used at all; the text follows "because"."""
+    """Raised if a class's kernel cannot be used at all; the text completes "because …"."""
 
     def __init__(self, reason: str, advice: str = "") -> None:
         """``advice`` states what to do; without one there is no warning."""
@@ -54,7 +54,7 @@ class Kernel:
     """A kernel module by its dotted path, for one adopted class."""
 
     def __init__(self, name: str, dotted: str, marker: Path | None, loose: bool) -> None:
-        """Name a kernel; nothing is read yet.
+        """Stores the names; files are read when they are asked for.
 
         Args:
             name: the class's qualified name.

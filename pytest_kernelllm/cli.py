@@ -32,7 +32,7 @@ COMMANDS = {
 """Each is a module of that package."""
 
 CLOSED_PIPE = 128 + signal.SIGPIPE
-"""The exit code where nobody reads the output any more, as a shell gives it."""
+"""The exit code after the reader of the output has closed it, as a shell gives it."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

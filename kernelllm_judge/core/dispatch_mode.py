@@ -9,7 +9,7 @@ class DispatchMode(TorchDispatchMode):
     """A context that sees PyTorch's operations, in which nothing is compiled."""
 
     def __init__(self) -> None:
-        """Sees nothing until it is entered."""
+        """Prepares; operations are seen once it is entered."""
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
     @classmethod

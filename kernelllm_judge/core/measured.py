@@ -23,11 +23,11 @@ class Measured(Record):
     """What measuring one candidate gave."""
 
     cases: tuple[CaseTime, ...] = ()
-    """In the order of the target's cases; empty if it failed."""
+    """Times in the order of the target's cases; empty if measuring failed."""
     error: str = ""
     """Why it failed; empty if it did not."""
     seconds: float = 0.0
-    """What it took to compile and to time, without waiting."""
+    """Seconds for compiling and timing, without waiting."""
 
     def of(self, case: str) -> CaseTime | None:
         """Returns the time of a case; None if there is none."""

@@ -24,7 +24,7 @@ class Container:
 
     kind: Literal["list", "dict"]
     names: tuple[str, ...]
-    """Of its parts, in order."""
+    """Names of its parts, in order."""
 
 
 def container(module: nn.Module) -> Container | None:
@@ -47,7 +47,7 @@ class Parts:
     """The expressions for the parts of one module. Made by ``parts_of``."""
 
     containers: Mapping[str, Container] = field(default_factory=dict)
-    """By dotted name; the module itself is ``""``."""
+    """Containers by dotted name; the module itself is ``""``."""
     odd: Mapping[str, str] = field(default_factory=dict)
     """Expressions by dotted name, for parts that neither an attribute nor a subscript reaches."""
 

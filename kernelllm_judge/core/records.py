@@ -267,12 +267,12 @@ class Verdict(Record):
 
     @property
     def accepted(self) -> bool:
-        """Right, and (where it was timed) fast enough."""
+        """Whether it is right and, where it was timed, fast enough."""
         return self.verdict == "accepted"
 
     @property
     def correct(self) -> bool:
-        """Right, whatever its speed: accepted, or rejected for nothing but that."""
+        """Whether it is right at any speed: accepted, or rejected only for its speed."""
         return self.accepted or self.rule == "speed"
 
     @property

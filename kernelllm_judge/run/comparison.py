@@ -45,7 +45,7 @@ class _Part:
     mark: Mark = ()
     """Identifies the outputs of a piece."""
     more: Callable[[], Expected] | None = None
-    """Computes what is expected at more expense; None: ``expected`` is all there is."""
+    """Computes the expected outputs with more effort; None: ``expected`` is all there is."""
     large: bool = True
     """See ``PreparedProbe``."""
     in_tf32: Callable[[], Expected | None] | None = None
@@ -53,7 +53,7 @@ class _Part:
 
     @cached_property
     def closely(self) -> Expected:
-        """What is expected, found out at more expense."""
+        """The expected outputs, computed with more effort."""
         return self.expected if self.more is None else self.more()
 
     def compare(self, output: torch.Tensor, leaf: int, policy: Policy, tolerance: float | None) -> Difference:

@@ -22,7 +22,7 @@ _WORD = re.compile(r"\bdata_ptr\b")
 def made_up_addresses(nodes: Sequence[ScopedNode]) -> Iterator[tuple[int, str]]:
     """Yields the line and the reason of everything by which a number could become an address."""
     pointers = _Pointers(nodes)
-    # What is read of the type is not the type itself.
+    # An attribute of the type, such as its width, is not an address.
     elements = {
         id(node.value)
         for node, _ in nodes
@@ -133,7 +133,7 @@ class _Pointers:
             for each in kernel.args.args
             if each.annotation is None
         }
-        """Those of launched kernels: pointers and numbers."""
+        """Parameters of launched kernels: pointers and numbers."""
         before = -1
         while before != len(self._names):
             before = len(self._names)

@@ -42,7 +42,7 @@ class Caches:
     """The functions of one module that cache their results."""
 
     def __init__(self, nodes: list[ScopedNode], persistent: PersistentNames) -> None:
-        """Finds them by their decorators."""
+        """Finds cached functions by their decorators."""
         self._persistent = persistent
         self._nodes = nodes
         self._functions: dict[str, list[ast.FunctionDef]] = {}

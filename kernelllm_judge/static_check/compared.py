@@ -1,6 +1,6 @@
 """Finds the numbers with which a kernel module compares sizes, where it may go on in another way on either side.
 
-Standard library only. It finds rather too many: a number more costs a few calls at sizes next to it. What the text makes of
+Standard library only. It finds rather too many: each further number costs only a few calls, at sizes next to it. What the text makes of
 a tensor's values, or reads from attributes of the target, is not seen.
 """
 

@@ -93,7 +93,7 @@ class _Float32Operations(DispatchMode):
         self.operations: set[Any] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Runs one operation and notes it."""
+        """Runs one operation and records it."""
         if any(isinstance(each, torch.Tensor) and each.dtype == torch.float32 for each in args):
             self.operations.add(func)
         return func(*args, **(kwargs or {}))

@@ -77,7 +77,7 @@ class _Bounded(DispatchMode):
         self.elements = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Runs one operation and counts."""
+        """Runs one operation and counts its work."""
         made = func(*args, **(kwargs or {}))
         self.elements += sum(leaf.numel() for leaf in tree_leaves(made) if isinstance(leaf, torch.Tensor))
         if self.elements > _OUTPUTS:

@@ -19,7 +19,7 @@ class OriginalCalls:
     passes: Literal["forward", "forward and backward"]
     eager: Callable[[], Any]
     compiled: Callable[[], Any] | None
-    """By ``torch.compile``; None where that does not compile it."""
+    """The original by ``torch.compile``; None where it does not compile."""
     bytes: int
     """Bytes that such a call reads and writes, each tensor once."""
 

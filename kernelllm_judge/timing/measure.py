@@ -79,7 +79,7 @@ class CandidateRunner:
     written: PreparedProbe = field(init=False)
     """The probe whose values are in the shared buffers."""
     backward: Backward | None = field(init=False)
-    """Its backward pass, where calls have one."""
+    """The probe's backward pass, where calls have one."""
 
     def __post_init__(self) -> None:
         """Notes that the first probe is uploaded."""

@@ -76,7 +76,7 @@ class Flops:
 
     total: int
     convolutions: int
-    """Those of them that are in convolutions."""
+    """FLOPs of these that are in convolutions."""
 
 
 NO_FLOPS = Flops(0, 0)

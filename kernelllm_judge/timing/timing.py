@@ -20,7 +20,7 @@ USUAL_FLUSHES = 12
 """Most overwrites of L2 before a call, unless its cold times show that launching it takes longer than they do…"""
 
 MOST_FLUSHES = 48
-"""…and then no more than these."""
+"""…and then at most these rounds."""
 
 HIDDEN = 0.95
 """Share of its time that a call takes behind twice as many overwrites, at most, if fewer do not hide its launches."""
@@ -35,7 +35,7 @@ ROUNDS_US = 2_000_000
 """µs that all rounds take…"""
 
 FEWEST_ROUNDS = 6
-"""…unless there are no more than these."""
+"""…unless there are at most these rounds."""
 
 SETTLED = 0.5
 """Share of the variation between runs that the rounds' own part of an interval may be when no more rounds are made: they would
@@ -51,7 +51,7 @@ CLOCK_TRIES = 4
 """How often a call is timed by the judge's clock behind as many overwrites of L2, at most…"""
 
 CLOCK_ATTEMPTS = 4
-"""…and behind how many numbers of them."""
+"""…behind each of so many numbers of overwrites."""
 
 CLOCK_US = 8_000
 """µs that a loop takes in the first attempt, and twice as many in each further one."""

@@ -28,7 +28,7 @@ class CompiledOriginals:
     """Compiles the original for each case and its sizes, once. Thread-safe."""
 
     def __init__(self) -> None:
-        """Compiles nothing yet."""
+        """Starts without compiled modules."""
         self._lock = threading.Lock()
         self._compiling: defaultdict[Sizes, threading.Lock] = defaultdict(threading.Lock)
         self._compiled: dict[Sizes, Callable[..., Any] | None] = {}

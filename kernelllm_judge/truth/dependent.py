@@ -26,7 +26,7 @@ class DependentRows:
     """Prepares such calls of one target."""
 
     def __init__(self, originals: Originals, inputs: Inputs, truth: Truth) -> None:
-        """Prepares nothing yet."""
+        """Starts without prepared probes."""
         self._originals = originals
         self._inputs = inputs
         self._truth = truth

@@ -142,7 +142,7 @@ class Float64Runs:
     """Runs one target's modules in float64. Not thread-safe."""
 
     def __init__(self, device: str, elements: int, lacks_room: Callable[[Arguments], bool]) -> None:
-        """Runs nothing yet.
+        """Prepares; nothing runs until it is asked for.
 
         Args:
             device: where the original runs.

@@ -43,7 +43,7 @@ class Jumps:
     rows: torch.Tensor
     """Whether each row may, ``(rows,)``, boolean: it jumped in one of the runs, or moved in float64 as if it could."""
     most: int
-    """How many may at once."""
+    """How many rows may jump at once."""
     farthest: float
     """The largest allowed error, relative to ``|exact|`` and its row's scale."""
     others: int

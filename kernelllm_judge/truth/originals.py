@@ -48,9 +48,9 @@ class Modules:
     _wraps: tuple[Modules, Callable[[torch.nn.Module], torch.nn.Module]] | None = field(
         default=None, repr=False
     )
-    """Whose copies are wrapped, and by what."""
+    """The modules whose copies are wrapped, and the wrapper."""
     _nearby: dict[int, list[torch.nn.Module]] = field(default_factory=dict, init=False, repr=False)
-    """By the number of directions."""
+    """Perturbed modules by the number of directions."""
 
     @property
     def exact(self) -> torch.nn.Module:
@@ -97,7 +97,7 @@ class Originals:
     def __init__(
         self, subject: Subject, device: str, policy: Policy, in_stage: InStage, budget: int | None = None
     ) -> None:
-        """Builds nothing yet; for the arguments see ``ReferenceOutputs``."""
+        """Prepares; modules are built when they are asked for. for the arguments see ``ReferenceOutputs``."""
         self.subject = subject
         self.device = device
         self.policy = policy

@@ -52,7 +52,7 @@ class ReferenceOutputs:
         in_stage: InStage = unwatched,
         budget: int | None = None,
     ) -> None:
-        """Prepares nothing yet.
+        """Starts without prepared probes.
 
         Args:
             device: where the original runs.
@@ -77,9 +77,9 @@ class ReferenceOutputs:
         self._updated: dict[str, tuple[str, ...]] = {}
         self._unasked: dict[Probe, str] = {}
         self._forms: dict[Probe, Expected] = {}
-        """Of the outputs of probes that are timed only: tensors on the meta device."""
+        """Forms of the outputs of probes that are only timed: tensors on the meta device."""
         self._gradient_forms: dict[Probe, Gradients] = {}
-        """The same of their gradients, where what flows into them takes little memory."""
+        """Forms of their gradients, where the incoming gradients take little memory."""
 
     @property
     def call(self) -> CallBytes:

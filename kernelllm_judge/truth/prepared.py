@@ -40,7 +40,7 @@ class Sliced:
     expect: Callable[[slice, bool], Expected] = field(repr=False)
     """Computes the expected outputs of some rows, closely or not, see ``Truth.expected``."""
     expect_strictly: Callable[[slice], Expected | None] = field(repr=False)
-    """The same at less expense: what is right then is right, see ``Truth.strictly``."""
+    """Computes stricter bounds with less effort: what passes them is right, see ``Truth.strictly``."""
     run: Callable[[slice], Sequence[torch.Tensor]] = field(repr=False)
     """Runs the original for some rows."""
     confirm: Callable[[Mapping[str, Any]], None] = field(repr=False)
@@ -87,7 +87,7 @@ class PreparedProbe:
     none would."""
     updates: Updates = field(default_factory=Updates)
     closely: Callable[[], Expected] | None = field(default=None, repr=False)
-    """Computes ``expected`` at more expense, for an output that would be wrong: of a large call, or one whose rows may jump.
+    """Computes ``expected`` with more effort, for an output that would be wrong: of a large call, or one whose rows may jump.
     None where that is all there is."""
     large: bool = False
     """Whether ``expected`` is less sure, so that ``closely`` may also find an output wrong that seems right."""

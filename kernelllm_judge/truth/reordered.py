@@ -176,7 +176,7 @@ class Reordered(DispatchMode):
     """
 
     def __init__(self) -> None:
-        """Has replaced nothing yet."""
+        """Prepares; ``used`` says later whether it replaced anything."""
         super().__init__()
         self.used = False
         self.terms = 0

@@ -23,13 +23,13 @@ class Runs:
     """The leaves that each run gave."""
 
     exact: list[Any] | None
-    """In float64; None where that is unavailable."""
+    """Results in float64; None where that is unavailable."""
     nearby: list[Leaves]
-    """In float64, for slightly perturbed inputs and weights."""
+    """Results in float64 for slightly perturbed inputs and weights."""
     others: list[tuple[Leaves, Leaves]]
-    """For inputs beside these, as the original computes them and in float64."""
+    """Results for nearby inputs, as the original computes them and in float64."""
     otherwise: list[tuple[Mode, Leaves]]
-    """As other honest implementations might compute them, and in which way."""
+    """Results as other honest implementations might compute them, with the way."""
     jumping: list[list[torch.Tensor | None]] = field(default_factory=list)
     """For each run at inputs with other last digits and each leaf in half precision its ``jumps.errors_of_rows``."""
 

@@ -76,7 +76,7 @@ def trivial_outputs(
 
 
 def _resolved(expected: Expected) -> bool:
-    """Whether errors as small as those of half precision can be seen in some leaf.
+    """Whether some leaf shows errors as small as those of half precision.
 
     What sums hundreds of millions of terms may drift by more than one rounding to half precision, so such an output
     tells constants and stale results from right ones, but no precisions. Nor does a number or two that half precision

@@ -41,7 +41,7 @@ class Span:
 
     tensor: torch.Tensor
     device: str | torch.device | None = None
-    """Where they are looked for; None: where the input lies."""
+    """Device on which the values are looked for; None: where the input lies."""
 
     @cached_property
     def ends(self) -> tuple[Any, Any]:
@@ -68,7 +68,7 @@ class Change:
     way: Way
     seed: int
     span: Span | None = None
-    """Of the whole input; None: of what is changed at once."""
+    """Range of the whole input; None: of what is changed at once."""
 
     def __call__(self, tensor: torch.Tensor, part: int = 0) -> torch.Tensor:
         """Returns the changed tensor: an input, or the part of it that has this number."""

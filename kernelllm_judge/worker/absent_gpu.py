@@ -75,7 +75,7 @@ class WarmKernel:
         self._kernel = kernel
 
     def _init_handles(self) -> None:
-        """Loads nothing."""
+        """Does nothing, because there is no binary to load."""
 
     def __getitem__(self, grid: Any) -> Any:
         """Returns what launches the kernel, with all of its arguments."""

@@ -29,7 +29,7 @@ class BothPasses:
         tensor: Callable[[Any], torch.Tensor],
         waiting: Waiting = contextlib.nullcontext,
     ) -> None:
-        """Calls nothing yet.
+        """Prepares for calls.
 
         Args:
             call: calls ``forward``.

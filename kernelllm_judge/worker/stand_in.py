@@ -176,7 +176,7 @@ class Builder:
     def __init__(
         self, decode: Callable[[Any], Any], tensors: dict[str, torch.Tensor], asked: list[str]
     ) -> None:
-        """Builds nothing yet.
+        """Prepares; modules are built when they are asked for.
 
         Args:
             decode: converts a value of the judge's description.

@@ -15,7 +15,7 @@ from kernelllm_judge.core.errors import ConfigError
 
 
 class Option(NamedTuple):
-    """How a command line gives a setting: ``pytest --kernelllm-NAME`` and ``kernelllm --NAME`` alike.
+    """An option of the command line for a setting: ``pytest --kernelllm-NAME`` and ``kernelllm --NAME`` alike.
 
     What is given stays text; ``load_settings`` checks it.
     """

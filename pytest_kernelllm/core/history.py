@@ -32,7 +32,7 @@ class Run(Record):
     id: str
     """Starts with the UTC time, so that runs sort by age."""
     name: str
-    """That ``--kernelllm-save`` gave it; empty for other runs."""
+    """Name given by ``--kernelllm-save``; empty for other runs."""
     created: str
     """UTC time, ISO 8601."""
     environment: Environment
@@ -82,7 +82,7 @@ class Comparison(Record):
     name: str
     created: str
     since: tuple[str, ...]
-    """What is different now, such as ``torch 2.11.0 -> 2.13.0``."""
+    """The differences, such as ``torch 2.11.0 -> 2.13.0``."""
     cases: tuple[CaseChange, ...]
 
     @property

@@ -62,7 +62,7 @@ class Outcome(Record):
 def best_of_rounds(rounds: Sequence[Outcome]) -> Outcome:
     """Returns one outcome for a sample that was repaired: the best answer's, with what all of them cost.
 
-    Accepted goes before correct, correct before the rest, the fastest before others; else the last one counts.
+    An accepted answer is better than a correct one, and a correct one than others; of equals the fastest counts, else the last.
     """
 
     def rank(numbered: tuple[int, Outcome]) -> tuple[bool, bool, float, int]:

@@ -43,7 +43,7 @@ class Repair:
     """Asks for another answer after some that were rejected."""
 
     request: Request
-    """Of one sample."""
+    """The request for one sample."""
     attempts: tuple[Attempt, ...]
     """All answers so far, the first one first."""
 
@@ -76,7 +76,7 @@ class Generator(Protocol):
         """Yields completions as they arrive, in any order.
 
         A target without a possible completion gets one with empty text and a ``note`` that says why in one
-        line. Fewer completions than requested mean that there are no more distinct ones. Closing the iterator
+        line. Fewer completions than requested mean that the generator has no more distinct ones. Closing the iterator
         ends the work.
 
         Raises:

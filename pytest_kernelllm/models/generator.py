@@ -59,7 +59,7 @@ class KernelLLMGenerator(Generator):
         gpu: str = "",
         chats: bool = False,
     ) -> None:
-        """Does not use the model yet.
+        """Prepares; the first request uses the model.
 
         Args:
             name: the generator's name: ``local`` or ``endpoint``.

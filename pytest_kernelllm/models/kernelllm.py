@@ -44,7 +44,7 @@ class KernelLLM:
         progress: Callable[[str], None] = lambda text: None,
         **options: Unpack[SamplingOptions],
     ) -> None:
-        """Loads nothing yet.
+        """Prepares; the first request loads the model.
 
         Args:
             model: a model on the Hugging Face Hub (``owner/name``) or a folder.

@@ -22,7 +22,7 @@ class TargetFile(pytest.File):
     """A file with targets."""
 
     def __init__(self, *, kernelllm: Session, found: Scan, **kwargs: Any) -> None:
-        """``found`` is what the scan saw."""
+        """``found`` is the result of the scan."""
         super().__init__(**kwargs)
         self.kernelllm = kernelllm
         self.found = found

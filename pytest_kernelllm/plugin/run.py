@@ -76,11 +76,11 @@ class Run:
         """Whether a marker was collected."""
         self._tests: list[Path] = []
         self._notes: list[str] = []
-        """From pytest-xdist's workers."""
+        """Notes that pytest-xdist's workers sent."""
         self._slots = 0
-        """Of pytest-xdist's workers."""
+        """Slots of pytest-xdist's workers."""
         self._spans: list[Span] = []
-        """Of the verdicts in pytest-xdist's workers."""
+        """Spans of the verdicts in pytest-xdist's workers."""
         self._stopped = ""
         """Why the run ended before everything was tried."""
 

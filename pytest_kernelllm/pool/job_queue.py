@@ -40,13 +40,13 @@ class JobQueue(Generic[T]):
         self._begun: set[str] = set()
         """Groups that some process has begun, with or without jobs left."""
         self._free = 0
-        """How many wait for a job."""
+        """Number of processes that wait for a job."""
         self._waiting: Counter[str] = Counter()
-        """How many of them keep each group."""
+        """Number of processes that keep each group."""
         self._held: Counter[str] = Counter()
         """How many do a job, by its group."""
         self._coming = 0
-        """How many will take their first job."""
+        """Number of processes that are starting."""
         self._preferred = ""
         """The group for which one slot is left free."""
         self._closed = False
@@ -113,7 +113,7 @@ class JobQueue(Generic[T]):
             return not self._closed
 
     def give_up(self, job: T | None) -> None:
-        """Takes back a job that was not done, from a slot that takes no more; None where it never took one."""
+        """Puts a job back that was not done, because its slot ends. None: the slot never took one."""
         with self._changed:
             if job is None:
                 self._coming -= 1

@@ -14,15 +14,15 @@ from pytest_kernelllm.pool.job_queue import JobQueue
 from pytest_kernelllm.pool.pool_process import Reply, StageOverdue
 
 KEPT_GROUPS = 3
-"""Groups that a process keeps prepared: those of its last jobs."""
+"""Number of groups that a process keeps prepared: those of its last jobs."""
 
 
 @dataclass(frozen=True)
 class PoolJob:
-    """One thing to do."""
+    """One piece of work for a process."""
 
     name: str
-    """For the caller."""
+    """By which the caller knows the job."""
     group: str
     """Jobs of one group go to a process that keeps it, while another process has something else to do."""
     request: dict[str, Any]
@@ -131,7 +131,7 @@ class Engine:
         return min(len(self._slots), self._limit)
 
     def __enter__(self) -> Self:
-        """Gets ready to take jobs.
+        """Prepares to take jobs.
 
         Raises:
             PoolFailed: a cluster cannot be reached.

@@ -66,7 +66,7 @@ class PrepareRequest(TargetRequest):
     indices: tuple[int, ...] = ()
     """Indices of the completions that the ``inductor`` generator writes."""
     completions: tuple[Completion, ...] = ()
-    """Completions to render, besides those."""
+    """Further completions to render."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Rendering(Record):
 
 @dataclass(frozen=True)
 class PrepareReply(Record):
-    """What was written and rendered."""
+    """The completions that were written, as rendered."""
 
     renderings: tuple[Rendering, ...]
     notes: tuple[str, ...] = ()

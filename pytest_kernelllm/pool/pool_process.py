@@ -42,7 +42,7 @@ GRACE = 15.0
 
 @dataclass(frozen=True)
 class Slot:
-    """A place for one process."""
+    """Where one process of a pool runs."""
 
     handshake: dict[str, Any]
     """The first message to each process here; it replies when it is ready."""
@@ -96,7 +96,7 @@ class PoolProcess:
         """
         self.channel.send(request)
         stages: dict[int, tuple[str, float]] = {}
-        """By thread, with the time at which it is over."""
+        """The stage that each thread is in, with the time at which its deadline ends."""
         while True:
             stage, end = min(stages.values(), key=lambda each: each[1], default=("", math.inf))
             wait = None if end == math.inf else max(end - time.monotonic(), PENDING)
@@ -137,7 +137,7 @@ class PoolProcess:
         return f"it exited with status {how.si_status}" + (f": {last_line}" if last_line else "")
 
     def reap(self) -> None:
-        """Releases everything that belongs to it."""
+        """Releases the process's socket and threads."""
         if self._killer is not None:
             self._killer.cancel()
         self._popen.wait()

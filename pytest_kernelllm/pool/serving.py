@@ -30,7 +30,7 @@ class StageReports:
     """Reports to the pool in which stage each thread is; sends all that this process sends."""
 
     def __init__(self, channel: Channel) -> None:
-        """Takes over what is sent over ``channel``."""
+        """Answers what arrives over ``channel``."""
         self._channel = channel
         self._sending = threading.Lock()
         self._here = threading.local()
@@ -56,7 +56,7 @@ class StageReports:
 
 
 class Replies(Protocol):
-    """What answers messages."""
+    """Answers the messages of the pool."""
 
     def reply(self, message: dict[str, Any]) -> dict[str, Any]:
         """Answers a message; with ``UNFIT`` as a key where another process must."""

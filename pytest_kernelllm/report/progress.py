@@ -57,7 +57,7 @@ class Pace:
         self._seconds = 0.0
 
     def finish(self, worked: bool) -> None:
-        """Counts one more target; ``worked`` says whether it took more than a look into the store."""
+        """Counts a finished target; ``worked``: its verdicts were not all in the store."""
         now = self._clock()
         self._done += 1
         if worked:

@@ -110,7 +110,7 @@ class Report(Record):
     environment: Environment
     targets: tuple[ReportedTarget, ...]
     usage: Usage | None = None
-    """None where every verdict was known before."""
+    """None if every verdict was known before."""
     created: str = ""
     """UTC time of the run's end, ISO 8601."""
     stopped: str = ""

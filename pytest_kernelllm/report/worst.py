@@ -20,7 +20,7 @@ class MeasuredError:
         return self.measured / (self.allowed or 1)
 
     def __str__(self) -> str:
-        """As ``5.6e-08 / 2e-06``."""
+        """Returns ``5.6e-08 / 2e-06``."""
         return f"{self.measured:.2g} / {self.allowed:.2g}"
 
 

@@ -15,7 +15,7 @@ class Ahead(Generic[K]):
     """Does each of several works once, in a thread of its own, and some of those that are expected ahead of time."""
 
     def __init__(self, work: Callable[[K], None], most: Callable[[], int]) -> None:
-        """Begins nothing yet.
+        """Prepares; work begins when it is announced.
 
         Args:
             work: does one.

@@ -67,7 +67,7 @@ class Histories:
     """The recorded runs, as far as they concern this one."""
 
     def __init__(self, context: Context) -> None:
-        """Reads nothing yet."""
+        """Prepares; files are read when they are asked for."""
         self._context = context
         self._compare = context.settings.compare
         self._allowed = share(context.settings.compare_fail)

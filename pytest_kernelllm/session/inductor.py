@@ -21,7 +21,7 @@ class PooledInductor(InductorGenerator):
     def __init__(
         self, arch: str, processes: TargetProcesses, search: SearchStage | None = None, searched_for: str = ""
     ) -> None:
-        """Writes nothing yet.
+        """Prepares; the first request starts writing.
 
         Args:
             arch: the GPU architecture that the kernels are for.

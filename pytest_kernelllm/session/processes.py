@@ -47,7 +47,7 @@ class TargetProcesses:
     """Loads targets, writes, renders and judges candidates in the pool. Thread-safe; starts its processes when needed."""
 
     def __init__(self, context: Context, writers: Callable[[], bool] = lambda: False) -> None:
-        """Starts nothing yet.
+        """Prepares; processes start when there is work.
 
         Args:
             context: the project and the run.

@@ -1,4 +1,4 @@
-"""What is already known, so that nothing is written or judged twice."""
+"""Stores what is known, so that nothing is written or judged twice."""
 
 from pytest_kernelllm.store.store import Store
 

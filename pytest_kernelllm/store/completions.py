@@ -15,9 +15,9 @@ class CompletionKey:
     """Names one completion."""
 
     source_hash: str
-    """Of the target that it was written for."""
+    """Source hash of the target that it was written for."""
     identity: str
-    """Of the generator, with its settings."""
+    """Identity of the generator, with its settings."""
     index: int
 
 

@@ -51,7 +51,7 @@ class StoreFolder:
     """
 
     def __init__(self, path: Path, key: StoreKey | None) -> None:
-        """Looks at nothing yet.
+        """Prepares; files are read when they are asked for.
 
         Args:
             path: of the folder.
@@ -150,7 +150,7 @@ class StoreFolder:
             write_atomic(self.path / VERSION_FILE, str(VERSION).encode())
 
     def problem(self, sentence: str) -> None:
-        """Notes what went wrong, once."""
+        """Records what went wrong, once for each reason."""
         if sentence not in self.problems:
             self.problems.append(sentence)
 

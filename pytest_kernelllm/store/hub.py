@@ -50,7 +50,7 @@ class Pulled:
     taken: int = 0
     known: int = 0
     unsigned: int = 0
-    """Not signed by the key here."""
+    """Number of entries that the key here did not sign."""
     unusable: int = 0
     """Too large, cut off, altered, of another version, or not where their content says."""
 
@@ -77,7 +77,7 @@ class HubStore:
     def push(self, store: Store) -> tuple[int, int]:
         """Sends verdicts, with the texts of accepted kernels for people to read; creates a private repository if there is none.
 
-        What is there stays, but for entries that are not those that the key here signed.
+        Existing entries stay, except for those that the key here did not sign.
 
         Returns:
             How many verdicts the store has, and how many of them the repository did not have.

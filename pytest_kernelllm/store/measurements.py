@@ -16,14 +16,14 @@ class MeasurementKey:
     """Names the measurement of one program."""
 
     source_hash: str
-    """Of the target that it was written for."""
+    """Source hash of the target that it was written for."""
     inputs: str
     """Fingerprint of the inputs that a conftest gives; empty: the marker's."""
     environment: Environment
     version: str
-    """Of the renderer."""
+    """Version of the renderer."""
     text: str
-    """The program."""
+    """Hash of the program."""
 
 
 class MeasurementFiles:

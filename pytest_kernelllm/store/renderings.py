@@ -19,7 +19,7 @@ class RenderingKey:
     source_hash: str
     completion: Completion
     version: str
-    """Of the renderer; another version's results do not count."""
+    """Version of the renderer; results of another version do not count."""
 
 
 class RenderingFiles:

@@ -17,7 +17,7 @@ VARIABLE = "KERNELLLM_STORE_KEY"
 """The environment variable that holds the key."""
 
 SHORTEST = 32
-"""Characters a key has at least: whoever can read signed entries can try out short ones."""
+"""Fewest characters of a key: short ones can be guessed from signed entries."""
 
 
 class StoreKey:

@@ -27,7 +27,7 @@ class KernelPlace:
     path: str
     """POSIX path relative to the project root."""
     dotted: str
-    """Dotted name for ``import`` and ``kernel=``."""
+    """Dotted name, as ``import`` and ``kernel=`` take it."""
     package: str | None
     """The ``__init__.py`` that the import needs. None beside a file outside any package: there the folder must stay
     a namespace package, so that each such folder of the project can have its own."""

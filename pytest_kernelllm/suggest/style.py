@@ -118,7 +118,7 @@ class Style:
     # ------------------------------------------------------------------ linter
 
     def _package(self, path: str) -> list[str]:
-        """Options with which a folder counts as a package: what is private in one breaks other rules."""
+        """Options that make a folder count as a package, where other rules apply to private names."""
         if (self._root / path).with_name("__init__.py").exists():
             return []
         above = Path(path).parent.parent  # a package already; ruff passes over folders that do not exist yet

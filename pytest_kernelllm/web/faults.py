@@ -23,7 +23,7 @@ class Fault(Exception):
         self.status = status
         """The HTTP status; 0 if there was no response."""
         self.retryable = retryable
-        """Another try may succeed."""
+        """The request may succeed if it is repeated."""
         self.fatal = fatal
         """Every other request would fail in the same way."""
         self.starting = starting

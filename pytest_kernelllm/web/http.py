@@ -17,7 +17,7 @@ from pytest_kernelllm.web.retry import RequestLimits
 from pytest_kernelllm.web.secret import Redactor, Secret, is_loopback, is_safe_for_tokens
 
 MOST_BYTES = 16 * 2**20
-"""Of one response."""
+"""Most bytes of one response."""
 
 Refusal = Callable[[str, int, Mapping[str, str], str], Fault]
 """Makes a fault of an unsuccessful response, given method and path (``POST /v1/completions``), status, headers with
@@ -47,7 +47,7 @@ class Http:
         login: Secret | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Prepare the pool; nothing is sent.
+        """Prepares the pool; sends nothing.
 
         Args:
             root: the address of the server, which ``token`` and ``login`` are for.

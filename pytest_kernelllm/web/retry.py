@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 
 class AsyncClock(Protocol):
-    """Time and chance; tests bring their own."""
+    """The clock and the random numbers that retries use; tests replace them."""
 
     def now(self) -> float:
         """Seconds since some fixed moment."""
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Waits."""
 
     def chance(self) -> float:
         """A number in [0, 1), so that many clients do not retry at the same moment."""
@@ -35,7 +35,7 @@ class SystemClock:
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait while other requests go on."""
+        """Waits while other requests go on."""
         await asyncio.sleep(seconds)
 
     def chance(self) -> float:
@@ -50,14 +50,14 @@ class RequestLimits:
     tries: int = 5
     """How often one request is sent before it is given up."""
     total: float = 900.0
-    """No request is retried after so long."""
+    """Seconds after which no request is retried."""
     wake: float = 600.0
     """A server that is starting (503) is retried for so long."""
     first_pause: float = 0.5
     """Before the second try; it doubles before each further one."""
     longest_pause: float = 15.0
     connect: float = 10.0
-    """For a connection to open."""
+    """Seconds for a connection to open."""
     idle: float = 300.0
     """A server that sends nothing for so long is given up. The first token of the last of many queued
     requests may take minutes."""

@@ -65,7 +65,7 @@ class FirstValues:
     """The value that all elements of a target's tensor have at first; builds the target once, if it is asked."""
 
     def __init__(self, live: LiveTarget) -> None:
-        """Builds nothing yet."""
+        """Prepares; modules are built when they are asked for."""
         self._live = live
 
     def __call__(self, name: str) -> float | None:

@@ -15,7 +15,7 @@ class TargetLayers:
     """The layers of a target, by dotted name."""
 
     def __init__(self, domain: Domain, parts: Parts) -> None:
-        """Reads nothing yet.
+        """Prepares; files are read when they are asked for.
 
         Args:
             domain: the domain of any case, as the attributes are the same in all.

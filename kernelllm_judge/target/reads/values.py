@@ -40,7 +40,7 @@ class Values:
     def __init__(
         self, module: nn.Module, known: Mapping[str, TensorSpec | Scalar], ran: Set[types.CodeType]
     ) -> None:
-        """Takes what ``state`` takes."""
+        """The arguments are those of ``state``."""
         self.module, self.known, self.ran = module, known, bool(ran)
         self.library = is_library(type(module).__module__, "")
         self.mentions = Mentions(module)

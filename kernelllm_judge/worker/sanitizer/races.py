@@ -162,7 +162,7 @@ class Release:
     """The last change of a value, by an operation that releases."""
 
     number: int
-    """Of the access."""
+    """Number of the access."""
     program: int
     epoch: int
     before: Clock
@@ -185,7 +185,7 @@ class Order:
         self._known: defaultdict[int, Clock] = defaultdict(dict)
         self._published: defaultdict[Place, Clock] = defaultdict(dict)
         self._last: defaultdict[Region, dict[int, Release]] = defaultdict(dict)
-        """By region, and bytes from its start."""
+        """Releases by region, and bytes from its start."""
         self._seen: dict[tuple[int, Place], Release] = {}
         """The last release that a program has seen at a place, so that it cannot see an older value."""
         self._looked: Counter[tuple[int, Place]] = Counter()

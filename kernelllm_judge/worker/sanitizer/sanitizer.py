@@ -38,7 +38,7 @@ class Sanitizer:
         self._arguments: dict[Region, str] = {}
         self._log: list[Access] = []
         self._order: Order | None = None
-        """From the first access on that waits for others."""
+        """The order of programs; None before the first access that waits for others."""
         self._before: dict[tuple[int, int], np.generic] = {}
         """What was there before a release, by its number in the log and the bytes from the region's start."""
         self._early: np.generic | None = None

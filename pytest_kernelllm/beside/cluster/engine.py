@@ -32,7 +32,7 @@ class RayEngine(Engine):
     def __init__(
         self, settings: Settings, module: str, handshake: Handshake, per_gpu: int, worker: int, workers: int
     ) -> None:
-        """Connects to nothing yet.
+        """Prepares; entering the engine connects it.
 
         Args:
             settings: the cluster's address, the slots that all pytest-xdist workers together use at most (0: all of them), and

@@ -66,7 +66,7 @@ class NodeChecks:
             self._report(self._reported)
 
     def refused(self, slot: RaySlot, why: str) -> CannotStart:
-        """Uses the slot's node no more; returns the error that says so."""
+        """Stops using the slot's node, and returns the error that says so."""
         sentence = f"node {slot.name} is not used because {why}"
         with self._lock:
             self._refused.setdefault(slot.node, sentence)

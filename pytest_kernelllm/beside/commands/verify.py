@@ -173,7 +173,7 @@ class _Lines:
             OSError: it cannot be opened.
         """
         self.failure = ""
-        """Why the file took no more."""
+        """Why the file could not be written; empty while it could."""
         self._file = path.open("wb", buffering=0) if path else None
 
     def __enter__(self) -> Self:

@@ -46,7 +46,7 @@ def write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Refuses a file of which it is known before the work begins that it cannot be written.
+    """Refuses a file that cannot be written, before the work begins.
 
     Raises:
         KernelBookError: its name has another ending, it is a folder, or pyarrow is missing.

@@ -143,7 +143,7 @@ def _in_order(node: ast.AST) -> Iterator[ast.AST]:
 
 
 class _Plain(ast.NodeTransformer):
-    """Takes away what does not change what is computed, and writes imported names out."""
+    """Removes what does not change the computation, and writes imported names out."""
 
     def __init__(self, imports: dict[str, str]) -> None:
         self._imports = imports

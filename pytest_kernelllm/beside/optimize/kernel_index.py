@@ -23,7 +23,7 @@ from pytest_kernelllm.store import Store
 
 
 class NoKernel(Exception):
-    """There is no kernel for a module; the text is the reason in a few words."""
+    """Raised where a module has no kernel; the text says why in a few words."""
 
 
 @dataclass(frozen=True)

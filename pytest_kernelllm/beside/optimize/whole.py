@@ -36,9 +36,9 @@ class Trial:
     least: float
     """How many times as fast it must surely be with a kernel."""
     untimed: int
-    """Calls of it that are not timed…"""
+    """Calls of the example that are not timed…"""
     timed: int
-    """…and those after them that are."""
+    """…and calls after them that are timed."""
 
 
 AS_IT_IS = Trial(least=1.0, untimed=0, timed=1)

@@ -32,7 +32,7 @@ def bench(
     missing: Sequence[LeftOut] = (),
     done: Callable[[TargetScore | LeftOut], None] = lambda result: None,
 ) -> Benchmark:
-    """Generates, judges and counts. After a kill, another run goes on where this one was.
+    """Generates, judges and counts. If the run is killed, the next one continues it.
 
     Targets are worked on side by side. Ctrl-C ends the run; what is finished by then is counted.
 

@@ -53,7 +53,7 @@ class Requested:
 
     @property
     def missing(self) -> list[LeftOut]:
-        """The problems whose files hold no target, with the reason."""
+        """Problems whose files have no target, with the reason."""
         paths = {target.path for target in self.found.targets}
         reasons = {problem.path: problem.message for problem in self.found.problems}
         return [

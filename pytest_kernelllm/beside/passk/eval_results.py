@@ -21,7 +21,7 @@ from pytest_kernelllm.beside.passk.levels import UNCOMPILED
 from pytest_kernelllm.beside.passk.records import Benchmark, Sample, TargetScore
 
 UNMEASURED = -1.0
-"""KernelBench's time of what was not timed."""
+"""The time that KernelBench writes for what was not timed."""
 
 
 def write_eval_results(folder: Path, benchmark: Benchmark) -> None:

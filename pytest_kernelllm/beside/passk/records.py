@@ -88,7 +88,7 @@ class TargetScore(Record):
 
     @property
     def label(self) -> str:
-        """What tables call it."""
+        """The name that tables show."""
         return f"{self.problem}" if self.problem else self.target.id
 
 
@@ -106,7 +106,7 @@ class LeftOut(Record):
 
     @property
     def label(self) -> str:
-        """What tables call it."""
+        """The name that tables show."""
         return f"{self.problem}" if self.problem else self.target
 
 
@@ -145,22 +145,22 @@ class LevelDecisions(Record):
     accepted: int
     """Right, and fast enough for a suggestion where it was timed."""
     slow: int
-    """Right, and not that fast."""
+    """Samples that are right, and less than p times as fast."""
     rejected: int
     nothing_to_offer: int
-    """The generator has nothing for them."""
+    """Problems for which the generator has no candidate."""
     inconclusive: dict[str, int]
     """How many could not be decided, by the kind of reason."""
     failed: dict[str, int]
     """How many got no verdict for another reason: the target or a process failed."""
     seconds: float
-    """Of all verdicts together."""
+    """Seconds of all verdicts together."""
     durations: dict[str, float]
     """The seconds by part."""
 
     @property
     def decided(self) -> int:
-        """How many were accepted or rejected."""
+        """Number of verdicts that accept or reject."""
         return self.accepted + self.slow + self.rejected
 
 
@@ -173,7 +173,7 @@ class GpuUse(Record):
     peak_memory: int
     """Most bytes in use on one of them at a time."""
     seconds: float
-    """For how long they were watched."""
+    """Seconds for which the GPUs were watched."""
 
     def __str__(self) -> str:
         """As a sentence."""

@@ -23,7 +23,7 @@ class Round(Record):
     slow: bool = False
     kernel_hash: str | None = None
     tokens: int = 0
-    """That the model wrote; 0 if unknown."""
+    """Tokens that the model wrote; 0 if unknown."""
     cost: float | None = None
     """US dollars; None if unknown."""
 
@@ -39,7 +39,7 @@ class Instead(Record):
 
     k: int
     answers: float
-    """That k samples take; mean over targets."""
+    """Answers that k samples take; mean over targets."""
     value: float | None
     """pass@``answers`` of first answers, rounded up to a whole number; None where fewer were drawn."""
 
@@ -51,7 +51,7 @@ class RoundScore(Record):
     rounds: int
     """0: first answers only."""
     answers: int
-    """That were asked for so far."""
+    """Answers that were asked for so far."""
     tokens: int
     cost: float | None
     """US dollars, of the answers whose cost is known."""

@@ -16,7 +16,7 @@ def pytest_kernelllm_summary(
 ) -> list[str]:
     """Returns pass@k of each generator that draws samples; nothing where there is one sample for each target.
 
-    Inductor's variants are left out: they are the same every time, so there is no chance to speak of. So are targets
+    Inductor's variants are left out: they are the same every time, so chance plays no part. So are targets
     of which only some candidates were selected (``-k``, ``--lf``): such a choice is no sample.
     """
     lines: list[str] = []

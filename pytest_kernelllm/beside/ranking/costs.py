@@ -23,7 +23,7 @@ class Cost:
     """µs that the fused operations need at the roofline, heavy ones included."""
     operations: int = 0
     bytes: int = 0
-    """Moved by its operations, each alone."""
+    """Bytes moved by the operations, each alone."""
     fused_bytes: int = 0
     flops: int = 0
 
@@ -52,7 +52,7 @@ class Costs:
 
     whole: Cost
     calls: tuple[Cost, ...]
-    """Of each call in the trace, with everything inside it."""
+    """The cost of each call in the trace, with everything inside it."""
     own: tuple[Cost, ...]
     """Of each call, without the calls inside it: what fusing gains beyond fusing inside each of them."""
 

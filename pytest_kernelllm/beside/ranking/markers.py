@@ -25,7 +25,7 @@ Factory = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Marker:
-    """How a group of modules is marked."""
+    """The marker of a group of modules."""
 
     group: Group = field(repr=False)
     inputs: Mapping[str, Any] = field(default_factory=dict)

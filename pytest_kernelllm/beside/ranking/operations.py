@@ -37,9 +37,9 @@ class Operation:
     reads: tuple[Region, ...]
     writes: tuple[Region, ...]
     flops: int
-    """Of a heavy operation; 0 for others, whose time is that of their memory."""
+    """FLOPs of a heavy operation; 0 for others, whose time their memory decides."""
     dtype: str
-    """Of its first floating input."""
+    """The dtype of its first floating input."""
 
     @property
     def bytes(self) -> int:
@@ -63,13 +63,13 @@ _NOTHING = {
     "_local_scalar_dense",
     "resize_",
 }
-"""Operations that move nothing, besides those that return views."""
+"""Operations that move no memory and return no views."""
 _GATHERS = {"embedding", "index_select", "gather", "index", "take", "take_along_dim", "_embedding_bag"}
-"""They read no more of their first tensor than they write."""
+"""Operations that read no more of their first tensor than they write."""
 _SCATTERS = {"index_put_", "index_copy_", "index_add_", "scatter_", "scatter_add_", "_index_put_impl_"}
-"""They write no more of their first tensor than they read of the others."""
+"""Operations that write no more of their first tensor than they read of the others."""
 _OVERWRITES = {"copy_", "fill_", "zero_", "normal_", "uniform_", "random_"}
-"""They write their first tensor without reading it."""
+"""Operations that write their first tensor without reading it."""
 
 
 def operation(func: Any, args: Any, kwargs: Any, out: Any, region: RegionOf) -> Operation | None:

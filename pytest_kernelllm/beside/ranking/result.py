@@ -35,7 +35,7 @@ class RankedModule:
     ms: float
     """The device's time in all calls, with the modules inside."""
     own_ms: float
-    """The same without the modules inside."""
+    """The time without the modules inside."""
     share: float
     """``ms`` as a share of the whole step."""
     headroom_ms: float
@@ -45,11 +45,11 @@ class RankedModule:
     roofline: float
     """Share of its time that its operations would take at the roofline, if they were fused."""
     bytes: int
-    """Moved by all operations, each alone."""
+    """Bytes moved by all operations, each alone."""
     fused_bytes: int
-    """Moved if they were fused."""
+    """Bytes that would move if the operations were fused."""
     flops: int
-    """Of matrix multiplications, convolutions and attention."""
+    """FLOPs of matrix multiplications, convolutions and attention."""
     kernel: str = ""
     """The verified kernel that covers it: the first 12 digits of its hash, or its dotted name if it is adopted."""
     gain: Ratio | None = None

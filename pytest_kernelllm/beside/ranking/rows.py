@@ -21,16 +21,16 @@ class Group:
     """The calls of modules that are equal in class, settings, shapes of weights, and arguments."""
 
     module: nn.Module = field(repr=False)
-    """The first of them."""
+    """The first module of the row."""
     arguments: Arguments = field(repr=False)
     returned: Any = field(repr=False)
     paths: tuple[str, ...]
-    """Of all modules, in the order in which they were called."""
+    """Paths of all modules, in the order in which they were called."""
     calls: int
     cost: Cost
-    """Of all calls together, with everything inside them."""
+    """The cost of all calls together, with everything inside them."""
     own: Cost
-    """Without the modules inside them."""
+    """The cost without the modules inside them."""
 
     @property
     def patterns(self) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ STEPS = 10
 """Runs whose time from the call to the end of the GPU's work is measured."""
 
 Report = Callable[[str], None]
-"""Called with what is being done."""
+"""A function that is called with a text about what is being done."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Run:
     subject: Subject
     trace: Trace
     roofline: Roofline | None = None
-    """The GPU's, measured; None without a GPU."""
+    """The measured rates of the GPU; None without a GPU."""
     step_us: float | None = None
     """µs from the call to the end of the GPU's work, median; None if not measured."""
     notes: tuple[str, ...] = ()
@@ -113,7 +113,7 @@ class GpuStopwatch:
     """Times operations on the current GPU, each launched while the GPU waits, so that Python's time does not count."""
 
     _CYCLES = 500_000
-    """For which the GPU waits: longer than one operation's way through Python."""
+    """Cycles for which the GPU waits: longer than Python takes for one operation."""
 
     def time(self, call: Callable[[], Any]) -> tuple[Any, Callable[[], float]]:
         """Makes a call; returns its result, and a function that returns its µs."""

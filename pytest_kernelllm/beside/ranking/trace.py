@@ -54,7 +54,7 @@ class ModuleCall:
     parent: int | None
     """Index of the call that made this one; None outside all modules."""
     returned: Any = field(default=None, repr=False)
-    """What it returned, as ``Arguments`` has values."""
+    """The values that it returned, in the form of ``Arguments``."""
 
 
 @dataclass(frozen=True)

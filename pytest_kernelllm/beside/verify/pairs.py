@@ -24,7 +24,7 @@ from pytest_kernelllm.pool.pool_process import StageOverdue
 
 
 class VerifyError(RuntimeError):
-    """Nothing can be judged here; one sentence."""
+    """Raised if nothing can be judged here; one sentence says why."""
 
 
 @dataclass(frozen=True)

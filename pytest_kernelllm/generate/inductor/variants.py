@@ -46,7 +46,7 @@ class Variant:
 
 
 CONVOLUTION = "KERNEL_W : tl.constexpr"
-"""In the code of a template for convolutions."""
+"""Text in a template for convolutions."""
 
 IN_PARTS = "PRECISION : tl.constexpr"
 """In the code of a template whose float32 products are computed in parts."""

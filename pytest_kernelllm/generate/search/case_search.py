@@ -16,7 +16,7 @@ rate is that of a copy, and kernels were measured that move as many bytes in 0.8
 WRONG = 1.25
 """…but a share from which on it says nothing: the case must move fewer bytes than were counted."""
 GAIN = 0.01
-"""Relative gain below which another configuration is no better: less is noise."""
+"""Smallest relative gain that counts; less is noise."""
 NEAR = 1.5
 """Programs up to this many times slower than the fastest may still win once their configurations are searched."""
 

@@ -34,7 +34,7 @@ class Found:
     tried: int
     """How many programs were measured."""
     seconds: float
-    """What that took."""
+    """Seconds that the search took."""
     error: str = ""
     """Why the first program could not be measured; empty if it could."""
 

@@ -42,7 +42,7 @@ class Served:
 async def detect_protocol(
     http: Http, root: str, model: str, retry: Retry, protocol: Protocol = "auto", repository: str = ""
 ) -> Served:
-    """Finds out what the server at ``root`` speaks, and chooses among what it does.
+    """Finds out which protocols the server at ``root`` offers, and chooses one.
 
     Args:
         http: a connection to it.

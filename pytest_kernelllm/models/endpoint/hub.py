@@ -42,7 +42,7 @@ class HuggingFaceHub:
     def __init__(
         self, token: Secret | None, limits: RequestLimits, clock: AsyncClock, progress: Callable[[str], None]
     ) -> None:
-        """Prepare; ``progress`` is called with what is started, what it costs, and how long it takes."""
+        """Prepares; ``progress`` is called with what is started, what it costs, and how long it takes."""
         self._token = token
         self._limits = limits
         self._clock = clock

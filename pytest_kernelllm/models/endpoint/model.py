@@ -119,7 +119,7 @@ class EndpointModel:
         self._lock = threading.Lock()
         self._known: Served | None = None
         self._spoken: Wire | None = None
-        """Its protocol as the server takes it, once it was used."""
+        """The server's protocol, once a request has used it."""
         self._many = True
         self.name = model or (address.name if address.kind == "hf-model" else address.shown)
         self.revision = ""

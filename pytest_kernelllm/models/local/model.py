@@ -40,7 +40,7 @@ class LocalModel:
         quantization: str = "none",
         progress: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Looks nothing up yet.
+        """Prepares; files are looked up at the first request.
 
         Args:
             model: ``owner/name`` on the Hub, or a folder.

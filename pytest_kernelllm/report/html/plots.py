@@ -34,7 +34,7 @@ class RooflinePoint:
     label: str
     """What a reader gets to know about it."""
     link: str
-    """Where on the page it leads, as ``#target-3``."""
+    """The place on the page that it links to, such as ``#target-3``."""
     least: float
     """µs that the GPU needs at least."""
     taken: float

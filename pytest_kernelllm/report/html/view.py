@@ -30,7 +30,7 @@ class CandidateView:
     reported: ReportedCandidate
     state: State
     word: str
-    """The verdict: ``accepted``, ``too slow``…"""
+    """The verdict in words: ``accepted``, ``too slow``…"""
     suggested: bool
     source: Markup
     """Empty where there is no candidate."""

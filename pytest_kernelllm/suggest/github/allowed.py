@@ -22,7 +22,7 @@ _PLAIN, _EXECUTABLE, _NONE = "100644", "100755", "000000"
 
 @dataclass(frozen=True)
 class Allowed:
-    """What of a patch may land."""
+    """The part of a patch that may be applied."""
 
     targets: Sequence[str]
     """``Target.id`` of each target whose kernel is adopted."""
@@ -182,7 +182,7 @@ class _Adopted:
 
 
 def _compare(found: Mapping[str, bytes], adopted: _Adopted, left_out: Sequence[LeftOut]) -> None:
-    """Compare the patch with what it should be; the files that kernels left out change may have anything."""
+    """Compares the patch with what it should be; files that only left-out kernels change may hold anything."""
     expected = {(adopted.prefix / path).as_posix(): path for path in adopted.files}
     concerned = {path for kernel in left_out for path in _concerned(adopted.prefix, kernel)}
     for path in sorted(found.keys() - expected.keys() - concerned):

@@ -15,7 +15,7 @@ from pytest_kernelllm.suggest.patch import COMBINED
 
 REPORT = "report.json"
 PAGE = "report.html"
-"""For people to look at; never opened."""
+"""A page for people, which is never opened here."""
 PATCHES = "patches"
 
 MOST_FILES = 1000

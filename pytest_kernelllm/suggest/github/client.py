@@ -29,7 +29,7 @@ class GitHub:
     """The API for one repository: its methods return GitHub's JSON and raise ``ApiError``."""
 
     def __init__(self, api: str, repository: str, token: Secret, clock: AsyncClock | None = None) -> None:
-        """Prepare; nothing is sent.
+        """Prepares; sends nothing.
 
         Args:
             api: ``https://api.github.com``, or ``https://HOST/api/v3`` of a GitHub Enterprise Server.

@@ -177,7 +177,7 @@ class _Suggesting:
         return SuggestOutcome("opened", "A pull request was opened.", pull["html_url"])
 
     def _keep(self, open_pull: dict[str, Any] | None, digest: str) -> SuggestOutcome:
-        """Leaves a branch with somebody's work alone, and comments on it once."""
+        """Does not touch a branch that a person has changed, and comments on it once."""
         sentence = (
             f"{self.branch} contains commits that this action did not make, so it is not changed. "
             "Merge it or delete the branch, and the next run makes a new suggestion."

@@ -36,7 +36,7 @@ class LeftOut:
     target: str
     """``Target.id``, by the header."""
     reason: str
-    """One sentence."""
+    """The reason, in one sentence."""
 
 
 def read_kernel(change: Change) -> ProposedKernel | LeftOut | None:

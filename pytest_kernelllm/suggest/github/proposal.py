@@ -25,7 +25,7 @@ class Proposal:
     left_out: Sequence[LeftOut]
     """Kernels of the patch that the checks refused; nothing of them is in the tree."""
     digest: str
-    """Of the artifact's patch, see ``digest_of``."""
+    """Digest of the artifact's patch, see ``digest_of``."""
 
     def body(self, artifact: Artifact, run: str) -> str:
         """Returns the action's part of the pull request's text; ``run`` is the address of the run that verified."""

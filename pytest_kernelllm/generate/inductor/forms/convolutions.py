@@ -37,7 +37,7 @@ from pytest_kernelllm.generate.inductor.variants import Variant
 FEWEST_CHANNELS = 16
 """``tl.dot`` takes no fewer; most of a block would be empty."""
 _WARPS = 4
-"""Inductor gives these templates no more."""
+"""Most warps that Inductor gives these templates."""
 
 _LOOP = re.compile(r"    BLOCK_K_COUNT = .*?\n +acc \+= tl\.dot\([^\n]*\n", re.DOTALL)
 _SIZE = r"^    {} : tl\.constexpr = (\d+)$"

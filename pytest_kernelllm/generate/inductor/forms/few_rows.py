@@ -36,9 +36,9 @@ _BLOCKS = {32: (256, 4), 64: (128, 6), 128: (128, 4)}
 """By the columns of a block: its length along the summed dimension, and the pipeline stages. They were the fastest of 126 on an
 H200 for seven products of 64 rows."""
 _LEAST_BLOCK_ROWS = 16
-"""Of the smallest block that tensor cores take."""
+"""Rows of the smallest block that tensor cores take."""
 _TRACED_INPUTS = "eager_input_vals"
-"""Where a node keeps what it read when it was traced. Inductor copies what does not lie like that."""
+"""Attribute of a node with the layout that it read when it was traced. Inductor copies what does not lie like that."""
 
 _VIEWS = (aten.view.default, aten._unsafe_view.default)
 _INDIFFERENT = {

@@ -34,7 +34,7 @@ _LARGE = 1 << 30
 
 _ADDED_UP = (aten.bmm.default, aten.addmm.default, aten.baddbmm.default)
 _FULL = "ALLOW_TF32 : tl.constexpr = False"
-"""In the code of a template whose products are computed in full float32."""
+"""Text in a template whose products are computed in full float32."""
 _KERNEL = re.compile(r"(?<=''')[^']*@triton_heuristics\.template\(.*?(?=''')", re.DOTALL)
 _NAME = re.compile(r"^def (\w+)\(", re.MULTILINE)
 _BLOCK = r"BLOCK_{} : tl\.constexpr = (\d+)"
