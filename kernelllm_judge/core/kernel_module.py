@@ -64,7 +64,7 @@ FIGURE_KEYS = ("verified", "error", "speedup", "verify again")
 WIDTH = 79
 """Characters of the longest line that is written here: what the strictest formatters in use allow."""
 
-_PROVENANCE = ("# Triton kernel for ", "# written by: ", "# source hash: ", "# licence: ")
+PROVENANCE = ("# Triton kernel for ", "# written by: ", "# source hash: ", "# licence: ")
 _HEADER = re.compile(r"(?:#.*\n)*")
 _DIGEST = re.compile(rf"^{DIGEST_LINE}([0-9a-f]{{64}})[ \t]*\n", re.MULTILINE)
 FIGURES = rf"# (?:{'|'.join(FIGURE_KEYS)}): .*\n(?:#   .*\n)*"
@@ -83,7 +83,7 @@ def digest(source: str | bytes) -> str:
     """
     text = plain_text(source.encode() if isinstance(source, str) else source)
     header = _header(text)[0].splitlines()
-    kept = [line.rstrip() for line in header if line.startswith(_PROVENANCE)]
+    kept = [line.rstrip() for line in header if line.startswith(PROVENANCE)]
     return hashlib.sha256("\n".join([*kept, program_digest(text)]).encode()).hexdigest()
 
 
@@ -145,7 +145,7 @@ def with_exemptions(source: str, codes: Iterable[str]) -> str:
 def signed(source: str, provenance: Provenance) -> str:
     """Returns the same kernel module with this header and its digest; comments at its top stay, an older header goes."""
     header, body = _header(_plain_lines(source))
-    if header and not header.startswith(_PROVENANCE[0]):
+    if header and not header.startswith(PROVENANCE[0]):
         body = f"\n{header}{body}"
     return stamped(provenance.header() + body)
 
@@ -153,10 +153,10 @@ def signed(source: str, provenance: Provenance) -> str:
 def renamed(source: str, target: str, source_hash: str) -> str:
     """Returns the same kernel module, its digest renewed, for a target that has this name and this source hash now."""
     header, body = _header(source)
-    if not header.startswith(_PROVENANCE[0]):
+    if not header.startswith(PROVENANCE[0]):
         return source
     lines = header.splitlines()
-    for start, value in ((_PROVENANCE[0], target), (_PROVENANCE[2], source_hash)):
+    for start, value in ((PROVENANCE[0], target), (PROVENANCE[2], source_hash)):
         lines = [start + value if line.startswith(start) else line for line in lines]
     return stamped("".join(f"{line}\n" for line in lines) + body)
 

@@ -132,7 +132,7 @@ def _mixture(*ways: str) -> Transform:
         which = _permutation(len(rows), generator) % len(ways)
         mixed = rows
         for i, way in enumerate(ways):
-            changed_rows = TRANSFORMS[way](rows, generator, largest) if way else rows
+            changed_rows = _WAYS[way](rows, generator, largest) if way else rows
             mixed = torch.where((which == i)[:, None], changed_rows, mixed)
         return mixed
 
@@ -148,7 +148,6 @@ TRANSFORMS: MappingProxyType[str, Transform] = MappingProxyType(
         "×0.0001": lambda rows, *_: rows * 1e-4,
         "×0.01": lambda rows, *_: rows * 1e-2,
         "×8": lambda rows, *_: rows * 8.0,
-        "×1000": lambda rows, *_: rows * 1e3,
         "×10000": lambda rows, *_: rows * 1e4,
         # Upwards: far below zero most activations consist of rounding errors only.
         "shifted": lambda rows, *_: rows + 100 * rows.std(unbiased=False),
@@ -173,3 +172,6 @@ TRANSFORMS: MappingProxyType[str, Transform] = MappingProxyType(
     }
 )
 """How the rows of each real-valued input are changed, by name, as in "sparse inputs"."""
+
+_WAYS: MappingProxyType[str, Transform] = MappingProxyType({**TRANSFORMS, "×1000": lambda rows, *_: rows * 1e3})
+"""What mixtures are made of."""

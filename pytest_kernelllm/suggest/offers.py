@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kernelllm_judge.core.kernel_module import DIGEST_LINE, digest
+from kernelllm_judge.core.kernel_module import DIGEST_LINE, PROVENANCE, digest, renamed
 from kernelllm_judge.core.program import UNREADABLE
 from kernelllm_judge.core.records import Candidate, KernelRecord, Target
 from pytest_kernelllm.discover.adoption import adoption_state
@@ -18,6 +18,7 @@ from pytest_kernelllm.suggest.files import PatchError
 from pytest_kernelllm.suggest.patch import COMBINED
 
 _DIGEST = re.compile(f"^\\+{DIGEST_LINE}([0-9a-f]{{64}})$".encode(), re.MULTILINE)
+_TARGET = re.compile(f"^\\+{re.escape(PROVENANCE[0])}(.+)$".encode(), re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,9 @@ def _record(path: Path, records: Sequence[KernelRecord]) -> KernelRecord | None:
     found = _DIGEST.search(patch)
     if found is None:
         return None
-    same = [record for record in records if _is(record.candidate, found[1].decode())]
+    target = _TARGET.search(patch)
+    moved = [_for(record, target[1].decode()) if target else record for record in records]
+    same = [record for record in moved if _is(record.candidate, found[1].decode())]
     unwrapped = re.sub(rb"\n\+#   ", b" ", patch)
 
     def likeness(record: KernelRecord) -> tuple[bool, bool, str]:
@@ -86,6 +89,12 @@ def _record(path: Path, records: Sequence[KernelRecord]) -> KernelRecord | None:
         return stands, bool(record.verdict.timing), record.created
 
     return max(same, key=likeness, default=None)
+
+
+def _for(record: KernelRecord, target: str) -> KernelRecord:
+    """Returns the record for a target of this name: equal classes in two files share their verdicts."""
+    source = renamed(record.candidate.source, target, record.source_hash)
+    return replace(record, target=target, candidate=replace(record.candidate, target=target, source=source))
 
 
 def _is(candidate: Candidate, stated: str) -> bool:

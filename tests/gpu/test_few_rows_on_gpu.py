@@ -33,7 +33,7 @@ class Projections(nn.Module):
 class Wide(nn.Module):
     def __init__(self):
         super().__init__()
-        self.linear = nn.Linear({length}, 14000)
+        self.linear = nn.Linear({length}, 14000, bias=False)
 
     def forward(self, x):
         return self.linear(x).relu()
