@@ -28,7 +28,7 @@ OWN = "the original's own error"
 SENSITIVITY = "how far its inputs' last digits move it"
 TOLERANCE = "the marker's tolerance"
 TOGETHER = "how far a row or column may be off as a whole"
-PLACES = "where the original has NaN and infinities"
+PLACES = "places of NaN and infinities"
 EQUALITY = "equality"
 """The bounds, as reasons name them."""
 

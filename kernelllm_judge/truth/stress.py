@@ -173,5 +173,7 @@ TRANSFORMS: MappingProxyType[str, Transform] = MappingProxyType(
 )
 """How the rows of each real-valued input are changed, by name, as in "sparse inputs"."""
 
-_WAYS: MappingProxyType[str, Transform] = MappingProxyType({**TRANSFORMS, "×1000": lambda rows, *_: rows * 1e3})
+_WAYS: MappingProxyType[str, Transform] = MappingProxyType(
+    {**TRANSFORMS, "×1000": lambda rows, *_: rows * 1e3}
+)
 """What mixtures are made of."""
