@@ -12,7 +12,7 @@ import pytest
 from hook_repository import CHECKOUT, Repository
 
 SERVED = (
-    *("kernelllm_runtime", "pytest_kernelllm", "hooks"),
+    *("kernelllm_runtime", "kernelllm_judge", "pytest_kernelllm", "hooks"),
     *("hatch_build.py", "pyproject.toml", "README.md", "LICENSE", ".pre-commit-hooks.yaml"),
 )
 
