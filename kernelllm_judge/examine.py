@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from kernelllm_judge import deciding
 from kernelllm_judge.beside import Beside
 from kernelllm_judge.core.records import Check
 from kernelllm_judge.findings import WAITING
@@ -73,6 +74,26 @@ def examine(judging: Judging, plan: Plan, rules: Sequence[Rule], timer: Timer, b
     check = Check("discriminating inputs", counts, indistinct[-1] if indistinct else None, None, detail)
     judging.findings.checks.append(check)
     return counts
+
+
+def examine_decisions(
+    judging: Judging, source: str, plans: Sequence[Plan], rules: Sequence[Rule], timer: Timer, beside: Beside
+) -> None:
+    """Requires that every decision of a candidate was seen either way; runs probes where others may be seen.
+
+    Raises:
+        Decision: one was not, or the candidate broke a rule.
+        OriginalError: the original fails at a probe.
+        WorkerDied: the worker process ended.
+    """
+    if deciding.RULE not in judging.findings.rules:
+        return
+    for plan in plans:
+        lacking = deciding.missing(source, judging.findings)
+        found = deciding.probes_for(source, lacking, judging, plan) if plan.ranges else []
+        _Probes(judging, rules, timer, beside).run_all(found)
+    if lacking := deciding.missing(source, judging.findings):
+        deciding.refuse(source, lacking, judging, plans)
 
 
 @dataclass(frozen=True)
