@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from kernelllm_judge.core.errors import ConfigError
 from pytest_kernelllm.commands.common import UNJUDGED, CommandError
+from pytest_kernelllm.core.interruption import terminable
 from pytest_kernelllm.core.words import say
 
 WAY, BESIDE = "pytest_kernelllm.commands", "pytest_kernelllm.beside.commands"
@@ -39,7 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; its exit code."""
     options = _parser(sys.argv[1:] if argv is None else argv).parse_args(argv)
     try:
-        code = int(options.run(options))
+        with terminable():
+            code = int(options.run(options))
         sys.stdout.flush()
         return code
     except (CommandError, ConfigError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import shlex
 from collections.abc import Generator
 from dataclasses import fields
 from importlib import import_module
@@ -15,6 +16,7 @@ import pytest
 from kernelllm_judge.core.errors import ConfigError, SessionError
 from kernelllm_judge.core.records import ADOPTED, CandidateId, Target
 from pytest_kernelllm.config.settings import Settings, load_settings
+from pytest_kernelllm.core.interruption import terminable
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.overrides import Overrides
 from pytest_kernelllm.core.usage import Span, Usage
@@ -83,6 +85,12 @@ class Run:
         """Spans of the verdicts in pytest-xdist's workers."""
         self._stopped = ""
         """Why the run ended before everything was tried."""
+        self._go_on = ""
+        """The command that goes on, after an interruption."""
+        if not hasattr(config, "workerinput"):
+            terminating = terminable()
+            terminating.__enter__()
+            config.add_cleanup(lambda: terminating.__exit__(None, None, None))
 
     # ------------------------------------------------------------------ collecting
 
@@ -157,6 +165,11 @@ class Run:
         """Informs one of pytest-xdist's workers how items are distributed."""
         node.workerinput[TOGETHER] = self.config.getoption("dist") in ("loadscope", "loadfile")
 
+    def pytest_keyboard_interrupt(self) -> None:
+        """Ends what is being done, so that the closing section and the reports come before the run is killed."""
+        self.session.interrupt()
+        self._go_on = shlex.join(["pytest", *map(str, self.config.invocation_params.args)])
+
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Notes why the run stopped early, and reports from one of pytest-xdist's workers how busy its slots were."""
         interrupted = "interrupted" if exitstatus == pytest.ExitCode.INTERRUPTED else ""
@@ -197,10 +210,17 @@ class Run:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Writes the closing table, the patches and the reports."""
+        if self._go_on:
+            settled = {(outcome.target.id, outcome.id): outcome for outcome in self.session.settled}
+            self.outcomes = settled | self.outcomes
         if not self.outcomes:
             write_reports(
                 terminalreporter, self.config, self.session.context.environment, [], {}, None, self._stopped
             )
+            if self._go_on:
+                terminalreporter.section("kernelllm")
+                terminalreporter.write_line(self._interrupted())
+                return
             if not self._found and not self.config.pluginmanager.hasplugin("dsession"):
                 terminalreporter.section("kernelllm")
                 terminalreporter.write_line(self._no_target())
@@ -223,6 +243,7 @@ class Run:
             outcomes,
             suggestions,
             [
+                *filter(None, [self._interrupted()]),
                 *self.session.context.store.problems,
                 *dict.fromkeys([*self.session.processes.notes, *self._notes]),
             ],
@@ -240,6 +261,12 @@ class Run:
             usage,
             self._stopped,
         )
+
+    def _interrupted(self) -> str:
+        if not self._go_on:
+            return ""
+        kept = counted(sum(outcome.verdict is not None for outcome in self.outcomes.values()), "verdict")
+        return f"Interrupted: {kept} kept in {self.session.context.store.path.name}/; to go on: {self._go_on}"
 
     def _no_target(self) -> str:
         """Says why nothing was tested: no marker, or none that is in a Python file."""

@@ -7,9 +7,8 @@ import datetime
 import itertools
 import json
 import shutil
-import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -80,7 +79,7 @@ def measure(root: Path, settings: Settings, requested: Requested) -> bool:
     Returns:
         Whether every target was counted, every request answered and every verdict reached.
 
-    Interrupted by Ctrl-C or SIGTERM, it prints and writes what was finished.
+    Interrupted, it prints and writes what was finished.
 
     Raises:
         BenchError: arguments that make no sense.
@@ -94,7 +93,6 @@ def measure(root: Path, settings: Settings, requested: Requested) -> bool:
         check_plot(requested.plot)
     targets = requested.found.targets
     with (
-        _interrupted_by(signal.SIGTERM),
         live_progress(len(targets)) as (doing, done),
         open_session(root, settings, progress=doing, writers=True) as session,
     ):
@@ -136,16 +134,6 @@ def _write(benchmark: Benchmark, requested: Requested) -> None:
         write_eval_results(requested.eval_results, benchmark)
     if requested.plot is not None and benchmark.targets:
         write_plot(requested.plot, benchmark)
-
-
-@contextlib.contextmanager
-def _interrupted_by(number: signal.Signals) -> Iterator[None]:
-    """Makes a signal do what Ctrl-C does."""
-    before = signal.signal(number, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(number, before)
 
 
 def _log(path: Path, count: str, result: TargetScore | LeftOut) -> None:
