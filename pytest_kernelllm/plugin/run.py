@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import shlex
+import subprocess
 from collections.abc import Generator
 from dataclasses import fields
 from importlib import import_module
@@ -87,10 +88,11 @@ class Run:
         """Why the run ended before everything was tried."""
         self._go_on = ""
         """The command that goes on, after an interruption."""
-        if not hasattr(config, "workerinput"):
-            terminating = terminable()
-            terminating.__enter__()
-            config.add_cleanup(lambda: terminating.__exit__(None, None, None))
+        self._worker_processes: list[subprocess.Popen[bytes]] = []
+        """pytest-xdist's workers on this machine."""
+        terminating = terminable()
+        terminating.__enter__()
+        config.add_cleanup(lambda: terminating.__exit__(None, None, None))
 
     # ------------------------------------------------------------------ collecting
 
@@ -164,10 +166,14 @@ class Run:
     def pytest_configure_node(self, node: Any) -> None:
         """Informs one of pytest-xdist's workers how items are distributed."""
         node.workerinput[TOGETHER] = self.config.getoption("dist") in ("loadscope", "loadfile")
+        process = getattr(getattr(node.gateway, "_io", None), "popen", None)
+        self._worker_processes += [process] if process else []
 
     def pytest_keyboard_interrupt(self) -> None:
         """Ends what is being done, so that the closing section and the reports come before the run is killed."""
         self.session.interrupt()
+        for process in self._worker_processes:  # pytest-xdist would wait for them
+            process.terminate()
         self._go_on = shlex.join(["pytest", *map(str, self.config.invocation_params.args)])
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:

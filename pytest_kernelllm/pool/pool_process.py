@@ -39,7 +39,7 @@ PENDING = 0.1
 GRACE = 15.0
 """Seconds a process has for ending its own children before it is killed."""
 
-HURRY = 1.0
+HURRY = 0.5
 """As many where the command is interrupted: a cancelled CI job has a few seconds in all."""
 
 
