@@ -27,8 +27,9 @@ from pytest_kernelllm.discover.scan import Scan, scan_file
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.generate.protocol import Generator as KernelGenerator
 from pytest_kernelllm.models.generator import PromptHook
-from pytest_kernelllm.plugin.items import CandidateItem, TargetFile
+from pytest_kernelllm.plugin.items import CandidateItem, TargetFile, TargetItem
 from pytest_kernelllm.plugin.reports import check_reports, write_reports
+from pytest_kernelllm.report.spent import silent
 from pytest_kernelllm.session.session import Session
 
 PASS_AT_K = "pytest_kernelllm.beside.passk.summary"
@@ -133,6 +134,17 @@ class Run:
         # Straight below the session: pytest would import the ``__init__.py`` of a package in between.
         return TargetFile.from_parent(parent.session, path=path, kernelllm=self.session, found=found)
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, object, object]:
+        """Puts kernels last, whatever the order of paths: no unit test waits for a judge.
+
+        That is before ``--sw`` counts, after pytest-randomly shuffles, and before ``--ff`` puts failures first.
+        """
+        items.sort(key=lambda item: isinstance(item, TargetItem))
+        result = yield
+        items.sort(key=lambda item: isinstance(item, TargetItem))
+        return result
+
     # ------------------------------------------------------------------ reporting
 
     def pytest_report_header(self) -> list[str]:
@@ -177,9 +189,18 @@ class Run:
         self._go_on = shlex.join(["pytest", *map(str, self.config.invocation_params.args)])
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Notes why the run stopped early, and reports from one of pytest-xdist's workers how busy its slots were."""
+        """Notes why the run stopped early, and reports from one of pytest-xdist's workers how busy its slots were.
+
+        With ``--kernelllm-strict`` a generator that wrote nothing at all fails the run.
+        """
         interrupted = "interrupted" if exitstatus == pytest.ExitCode.INTERRUPTED else ""
         self._stopped = str(session.shouldfail or session.shouldstop or interrupted)
+        if (
+            self.settings.require_kernels
+            and exitstatus == pytest.ExitCode.OK
+            and silent(self.outcomes.values())
+        ):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if hasattr(self.config, "workeroutput"):
             self.config.workeroutput[USAGE] = self.session.usage
             self.config.workeroutput[NOTES] = list(self.session.processes.notes)

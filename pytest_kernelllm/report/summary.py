@@ -10,7 +10,7 @@ from pytest_kernelllm.core.history import Run
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.usage import Usage
 from pytest_kernelllm.core.words import counted
-from pytest_kernelllm.report.spent import spent
+from pytest_kernelllm.report.spent import silent, spent
 from pytest_kernelllm.report.table import render_table
 
 
@@ -60,7 +60,7 @@ def write_summary(
         )
     for line in comparisons(outcomes, recorded):
         terminal.write_line(line)
-    for problem in problems:
+    for problem in (*silent(outcomes), *problems):
         terminal.write_line(problem, yellow=True)
 
 
@@ -84,8 +84,9 @@ def repairs(outcomes: Sequence[Outcome]) -> str:
     """Returns what repair achieved: how many first answers were right, and how many are after it; empty without any."""
     sent_back = [outcome for outcome in outcomes if outcome.rounds]
     failed = sum(outcome.unanswered for outcome in outcomes)
-    if not sent_back and not failed:
-        return ""
+    again = f"{counted(failed, 'request')} failed; run again to repeat." if failed else ""
+    if not sent_back:
+        return again
     answers = sum(len(outcome.rounds) - 1 for outcome in sent_back)
 
     def right(each: Outcome) -> bool:
@@ -97,4 +98,4 @@ def repairs(outcomes: Sequence[Outcome]) -> str:
         f"{counted(len(sent_back), 'answer')} sent back with the verdict: {first} right at first, {now} after "
         f"{counted(answers, 'repair')}."
     )
-    return line + (f" {counted(failed, 'request')} failed; run again to repeat." if failed else "")
+    return f"{line} {again}".rstrip()
