@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kernelllm_judge.core.output_file import output_file
 from pytest_kernelllm.config.options import add_options, run_name
 
 if TYPE_CHECKING:
@@ -37,11 +38,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add(
         "--kernelllm-report",
         metavar="FILE",
+        type=output_file,
         help="write all verdicts as JSON (schema: docs/schema/report.json)",
     )
     add(
         "--kernelllm-html",
         metavar="FILE",
+        type=output_file,
         help="write the report as one HTML page that needs no network (extra: html)",
     )
     parser.addini(

@@ -14,16 +14,16 @@ from pytest_kernelllm.core.usage import Usage
 
 
 def check_reports(config: pytest.Config) -> None:
-    """Checks before anything runs that the HTML report can be written.
+    """Checks before anything runs that the HTML report can be made.
 
     Raises:
-        pytest.UsageError: it cannot be written; one sentence.
+        pytest.UsageError: it cannot be made; one sentence.
     """
-    if html := config.getoption("kernelllm_html"):
+    if config.getoption("kernelllm_html"):
         from pytest_kernelllm.report.html.page import HtmlError, check_html
 
         try:
-            check_html(Path(html))
+            check_html()
         except HtmlError as error:
             raise pytest.UsageError(str(error)) from None
 

@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 from projects import ANSWER, CANDIDATES, COMMAND, PROBLEM, lay_out
 
+from pytest_kernelllm.cli import main
 from pytest_kernelllm.report.schema import verdict_schema
 
 
@@ -217,3 +218,28 @@ def test_gc_keeps_what_bench_measured(tmp_path):
     entry.write_text("{}")
     assert kernelllm(tmp_path, "store", "gc").stdout == "deleted the entries of 0 targets\n"
     assert entry.exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("bench", "-k", "1", "--json"),
+        ("bench", "-k", "1", "--plot"),
+        ("verify", "a.py", "b.py", "--json"),
+        ("scan", "--model", "m:f", "--write"),
+        ("report", "report.json", "--html"),
+    ],
+    ids=lambda arguments: arguments[0] + arguments[-1],
+)
+@pytest.mark.parametrize(
+    ("place", "sentence"), [("folder", "is a folder; name a file"), ("file/f.py", "cannot be written")]
+)
+def test_where_nothing_can_be_written_is_said_before_the_work(
+    tmp_path, monkeypatch, capsys, arguments, place, sentence
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit, match="2"):
+        main([*arguments, place])
+    assert sentence in capsys.readouterr().err

@@ -150,7 +150,7 @@ def test_a_run_without_targets_and_a_stopped_run_have_a_page(known):
 
 
 def test_a_page_that_cannot_be_written_loses_nothing_else(known):
-    (known.path / "file").touch()
+    known.makeconftest("def pytest_kernelllm_verdict(config, outcome): open('file', 'w').close()")
     result = run(known, *FILES, "--kernelllm-samples=5", "--kernelllm-html=file/page.html")
     result.stdout.fnmatch_lines(["The report was not written: *file*", "*1 passed*"])
 
@@ -395,6 +395,8 @@ def test_bad_targets_give_one_sentence_and_no_traceback(project):
         (("--kernelllm-generator=files", "--kernelllm-candidates-dir=gone"), "no folder"),
         (("--kernelllm-arch=sm_99",), "`arch` cannot be 'sm_99'; expected one of sm_75, "),
         (("--kernelllm-arch=hopper",), "`arch` cannot be 'hopper'"),
+        (("--kernelllm-report=candidates",), "candidates is a folder; name a file"),
+        (("--kernelllm-html=layers.py/page.html",), "layers.py/page.html cannot be written"),
     ],
 )
 def test_wrong_options_are_usage_errors(project, arguments, sentence):

@@ -60,7 +60,8 @@ def test_a_file_that_is_no_report_is_one_sentence(tmp_path, capsys, content, pro
 
 def test_a_folder_in_place_of_the_page_is_one_sentence(tmp_path, capsys):
     (tmp_path / "report.json").write_text("{}")
-    assert main(["report", str(tmp_path / "report.json"), "--html", str(tmp_path)]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        main(["report", str(tmp_path / "report.json"), "--html", str(tmp_path)])
     assert "is a folder; name a file" in capsys.readouterr().err
 
 

@@ -8,6 +8,7 @@ import json
 import sys
 from pathlib import Path
 
+from kernelllm_judge.core.output_file import output_file
 from pytest_kernelllm.commands.common import OK, REJECTED, CommandError
 from pytest_kernelllm.commands.project import project_here
 from pytest_kernelllm.config.options import options as settings_options
@@ -36,7 +37,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="MODULE:FACTORY",
         help="call this function, which returns (model, example), and rank the model's modules; also FILE.py:FACTORY",
     )
-    ranking.add_argument("--write", metavar="FILE.py", help="write markers for the modules that are worth it")
+    ranking.add_argument(
+        "--write", metavar="FILE.py", type=output_file, help="write markers for the modules that are worth it"
+    )
     ranking.add_argument("--overwrite", action="store_true", help="let --write replace a file")
     ranking.add_argument(
         "--count",

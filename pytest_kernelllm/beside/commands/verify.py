@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
+from kernelllm_judge.core.output_file import output_file
 from kernelllm_judge.core.records import Verdict
 from pytest_kernelllm.beside.kernelbook.files import is_data_set
 from pytest_kernelllm.beside.kernelbook.read import pairs
@@ -62,6 +63,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json",
         metavar="FILE",
+        type=output_file,
         help="write the verdict as JSON, or JSON lines with --pairs; - is standard output",
     )
 
