@@ -51,7 +51,11 @@ def run(options: argparse.Namespace) -> int:
     if options.action == "list":
         _list(records)
     elif options.action == "show":
-        _show(records, options.arguments[0] if options.arguments else "")
+        if not options.arguments:
+            raise CommandError(
+                "`kernelllm store show` takes the start of a hash, as `kernelllm store list` shows it."
+            )
+        _show(records, options.arguments[0])
     elif options.action == "runs":
         _runs(runs, *options.arguments[:1])
     elif options.action == "gc":
@@ -119,7 +123,7 @@ def _list(records: Sequence[KernelRecord]) -> None:
 
 
 def _show(records: Sequence[KernelRecord], prefix: str) -> None:
-    match = [r for r in records if prefix and r.verdict.kernel_hash.startswith(prefix)]
+    match = [r for r in records if r.verdict.kernel_hash.startswith(prefix)]
     if not match:
         raise CommandError(f"No verdict's hash starts with {prefix!r}; `kernelllm store list` shows them.")
     print(json.dumps(match[0].to_json(), indent=1))

@@ -70,6 +70,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command; exit code 0 if all were accepted, else 1 if all were decided, else 2."""
+    for file in options.files:
+        if not Path(file.partition("::")[0]).exists():
+            raise CommandError(f"There is no file {file}.")
     if bool(options.pairs) == bool(options.files) or (options.files and len(options.files) != 2):
         raise CommandError("verify takes REFERENCE.py CANDIDATE.py, or --pairs DIR.")
     settings = settings_of(options)
