@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from kernelllm_judge.core.shorten import whole
 from kernelllm_judge.shared.channel import Channel, ChannelTimeout
 from pytest_kernelllm.store.signing import VARIABLE as STORE_KEY
 
@@ -139,7 +140,7 @@ class PoolProcess:
             name = _SIGNALS.get(how.si_status, f"signal {how.si_status}")
             crash = _CRASH.search(log)
             return f"it was killed by {name}" + (f" in {crash[3]} ({crash[1]}:{crash[2]})" if crash else "")
-        last_line = log.rpartition("\n")[2][:300]
+        last_line = whole(log.rpartition("\n")[2])
         return f"it exited with status {how.si_status}" + (f": {last_line}" if last_line else "")
 
     def reap(self) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from kernelllm_judge.core.characters import reordering
 from kernelllm_judge.core.records import Environment, Ratio, Verdict
+from kernelllm_judge.core.shorten import whole
 from pytest_kernelllm.core.history import History
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.report.read import Report, ReportedCandidate, ReportedTarget
@@ -265,4 +266,4 @@ def _plain(text: str) -> str:
     """One line of visible characters in the order in which they are shown, without the start of a comment."""
     plain = "".join(c if c.isprintable() and not reordering(c) else "\ufffd" for c in text).strip()
     plain = plain.replace("<!--", "<! --")
-    return (plain if len(plain) <= 300 else plain[:299] + "…") or "–"
+    return whole(plain) or "–"

@@ -10,6 +10,7 @@ from pytest_kernelllm.core.history import Run
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.usage import Usage
 from pytest_kernelllm.core.words import counted
+from pytest_kernelllm.report.fitted import terminal_width
 from pytest_kernelllm.report.spent import silent, spent
 from pytest_kernelllm.report.table import render_table
 
@@ -39,8 +40,7 @@ def write_summary(
         recorded: what was remembered of this run's adopted kernels.
     """
     terminal.section("kernelllm")
-    width = max(terminal._tw.fullwidth, 110)
-    terminal.write_line(render_table(outcomes, patches, width, terminal.hasmarkup, stale))
+    terminal.write_line(render_table(outcomes, patches, terminal_width(), terminal.hasmarkup, stale))
     known = sum(o.cached for o in outcomes)
     judged = sum(o.verdict is not None for o in outcomes)
     terminal.write_line("")

@@ -15,6 +15,7 @@ from pytest_kernelllm.config.options import options as settings_options
 from pytest_kernelllm.config.settings import load_settings
 from pytest_kernelllm.core.words import say
 from pytest_kernelllm.discover.scan import scan
+from pytest_kernelllm.report.fitted import terminal_width
 
 HELP = (
     "List the targets found in files and folders, without importing them; or with --model, rank the modules "
@@ -109,11 +110,10 @@ def _rank(options: argparse.Namespace) -> int:
             )
     except RankError as error:
         raise CommandError(str(error)) from None
-    console = Console()
     if options.json:
         print(json.dumps(ranking.to_json()))
     else:
-        print(render(ranking, max(console.width, 100), console.is_terminal))
+        print(render(ranking, terminal_width(), sys.stdout.isatty()))
     if options.write:
         ranking.write_markers(options.write, overwrite=options.overwrite)
         say(f"wrote {options.write}; run `pytest --kernelllm {options.write}`.")

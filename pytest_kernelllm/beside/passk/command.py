@@ -6,7 +6,6 @@ import contextlib
 import datetime
 import itertools
 import json
-import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,14 +22,12 @@ from pytest_kernelllm.beside.passk.table import render_benchmark
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.words import say
 from pytest_kernelllm.discover.scan import Scan, scan
+from pytest_kernelllm.report.fitted import terminal_width
 from pytest_kernelllm.report.progress import live_progress
 from pytest_kernelllm.session.session import open_session
 
 LOG = "bench.log"
 """File in the store that gets a line for each finished target."""
-
-NARROWEST = 110
-"""Columns of a table that goes to a file or a pipe."""
 
 
 @dataclass(frozen=True)
@@ -126,8 +123,7 @@ def measure(root: Path, settings: Settings, requested: Requested) -> bool:
 def _write(benchmark: Benchmark, requested: Requested) -> None:
     """Prints the table, and writes the files that are requested."""
     if requested.out != "-":
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else NARROWEST
-        print(render_benchmark(benchmark, max(width, 80), sys.stdout.isatty()))
+        print(render_benchmark(benchmark, terminal_width(), sys.stdout.isatty()))
     if requested.out:
         _write_json(requested.out, benchmark)
     if requested.eval_results is not None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernelllm_judge.core.shorten import whole
 from pytest_kernelllm.generate.protocol import GenerateError
 
 PATTERNS = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "kernelllm.py"]
@@ -247,7 +248,7 @@ def _why_not(error: Exception, model: str, revision: str, named: str) -> str:
 
 def in_short(error: Exception) -> str:
     """Returns the start of an error's text on one line, or the name of its type if it has no text."""
-    return " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
+    return whole(error).rstrip(".") or type(error).__name__
 
 
 def _digest(folder: Path) -> str:
