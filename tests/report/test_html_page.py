@@ -120,6 +120,16 @@ def test_without_a_gpu_the_page_says_so_and_shows_no_speeds():
     assert "speedup over eager" not in page and "Roofline" not in page
 
 
+def test_reasons_are_whole_and_take_the_room_of_speed_where_nothing_was_timed():
+    why = "output 0 is wrong at [0, 0], " + "and at one more place besides, " * 9 + "which ends here"
+    wrong = pages.candidate(0, pages.KERNEL, pages.verdict("rejected", why, "values"))
+    page = render_page(
+        replace(pages.everything(), environment=pages.CPU, targets=(pages.target("A", wrong),))
+    )
+    assert f'<span class="reason">{why}</span>' in page
+    assert '<table class="modules untimed"' in page and "over torch.compile" not in text_of(page)
+
+
 def test_all_rejected_is_a_page_of_reasons():
     wrong = pages.verdict("rejected", "output 0 is wrong at [3, 17]", "values")
     shown = pages.target(
