@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernelllm_judge.core.measured import Measured
-from kernelllm_judge.core.records import BaselineChoice, Completion, Verdict
+from kernelllm_judge.core.records import MAPPED, BaselineChoice, Check, Completion, Verdict
 from kernelllm_judge.judging import Criteria, Judge
 from kernelllm_judge.render.answer_format import format_of
+from kernelllm_judge.render.extract import extract
+from kernelllm_judge.render.modelnew.mapped_names import mapped_names
 from kernelllm_judge.render.render import RenderError, render
 from kernelllm_judge.target.live import LiveTarget
 
@@ -52,8 +54,10 @@ def judge_candidate(
     other = candidate.next
     while verdict.verdict == "rejected" and other is not None:
         if (another := judge.judge(other, criteria)).verdict != "rejected":
-            return other.source, another
+            source, verdict = other.source, another
         other = other.next
+    if completion.format == "modelnew" and (mapped := mapped_names(extract(text), source)):
+        verdict = replace(verdict, checks=(*verdict.checks, Check(MAPPED, True, None, None, mapped)))
     return source, verdict
 
 

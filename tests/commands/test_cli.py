@@ -48,6 +48,14 @@ def test_verify_takes_a_marked_class_too(tmp_path):
     assert (done.returncode, done.stdout.split()[0]) == (0, "accepted")
 
 
+def test_verify_says_that_it_mapped_names(pair):
+    (pair / "candidate.py").write_text(ANSWER.replace("self.weight", "self.gamma"))
+    done = kernelllm(pair, "verify", "reference.py", "candidate.py", "--device", "cpu")
+    assert done.stdout.startswith(
+        "accepted (correctness); its own gamma stand for the module's weight, by shape"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

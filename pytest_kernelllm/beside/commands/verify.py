@@ -127,7 +127,8 @@ def _one(pair: Pair, settings: Settings, options: argparse.Namespace) -> int:
 
 
 def _show(verdict: Verdict) -> None:
-    print(f"{verdict.verdict} ({verdict.stage})" + (f": {verdict.reason}" if verdict.reason else ""))
+    mapped = f"; {verdict.mapped}" if verdict.mapped else ""
+    print(f"{verdict.verdict} ({verdict.stage})" + (f": {verdict.reason}" if verdict.reason else "") + mapped)
     if verdict.accepted and verdict.sizes_asked:
         print(f"  {verdict.sizes_asked}")
     for timing in verdict.timing:
