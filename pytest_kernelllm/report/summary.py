@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_kernelllm.core.history import Run
-from pytest_kernelllm.core.outcome import Outcome
+from pytest_kernelllm.core.outcome import Outcome, best
 from pytest_kernelllm.core.usage import Usage
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.report.fitted import terminal_width
@@ -58,10 +58,24 @@ def write_summary(
         terminal.write_line(
             f"{counted(len(patches), 'patch')} in {folder}/: `git apply` one, or `kernelllm apply` for all of them."
         )
+        if untimed(outcomes, patches):
+            terminal.write_line(UNTIMED)
     for line in comparisons(outcomes, recorded):
         terminal.write_line(line)
     for problem in (*silent(outcomes), *problems):
         terminal.write_line(problem, yellow=True)
+
+
+UNTIMED = (
+    "A patch with unknown speed is proven, not timed: a GPU, such as the Action's job, decides whether it is faster; "
+    "--kernelllm-require-timing writes none without."
+)
+
+
+def untimed(outcomes: Sequence[Outcome], patches: Mapping[str, str]) -> bool:
+    """Whether a patch adopts a kernel that was never timed."""
+    own = [[each for each in outcomes if each.target.id == identity] for identity in patches]
+    return any(winner.verdict and not winner.verdict.timing for winner in map(best, own) if winner)
 
 
 def comparisons(outcomes: Sequence[Outcome], recorded: Run | None) -> list[str]:

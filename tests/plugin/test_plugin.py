@@ -102,7 +102,7 @@ def test_four_bad_candidates_cost_four_verdicts_and_nothing_else(judged):
 
 def test_failures_say_how_to_see_them_again(judged):
     _, done = judged
-    assert 'again: pytest --kernelllm "layers.py::Scale::correctness[files-1]"' in done.stdout
+    assert "again: pytest --kernelllm 'layers.py::Scale::correctness[files-1]'" in done.stdout
     assert "seed" in done.stdout
 
 
@@ -351,7 +351,9 @@ def test_no_patch_without_a_time_on_request(known):
     assert result.ret == 0
     result.stdout.fnmatch_lines(["*Scale*1/1*verified, speed unknown*"])
     assert not list((known.path / ".kernelllm").glob("patches/*.patch"))
-    run(known, *FILES, "--kernelllm-samples=1").stdout.fnmatch_lines(["*Scale*1/1*patch, speed unknown*"])
+    run(known, *FILES, "--kernelllm-samples=1").stdout.fnmatch_lines(
+        ["*Scale*1/1*patch, speed unknown*", "*proven, not timed: a GPU*--kernelllm-require-timing*"]
+    )
 
 
 def test_a_patch_that_cannot_be_written_is_not_promised(known):

@@ -13,7 +13,7 @@ from pytest_kernelllm.commands.common import OK, REJECTED, CommandError
 from pytest_kernelllm.commands.project import project_here
 from pytest_kernelllm.config.options import options as settings_options
 from pytest_kernelllm.config.settings import load_settings
-from pytest_kernelllm.core.words import say
+from pytest_kernelllm.core.words import command, say
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.report.fitted import terminal_width
 
@@ -116,5 +116,5 @@ def _rank(options: argparse.Namespace) -> int:
         print(render(ranking, terminal_width(), sys.stdout.isatty()))
     if options.write:
         ranking.write_markers(options.write, overwrite=options.overwrite)
-        say(f"wrote {options.write}; run `pytest --kernelllm {options.write}`.")
+        say(f"wrote {options.write}; run {command('pytest', '--kernelllm', options.write)}.")
     return OK if ranking.worth else REJECTED
