@@ -47,7 +47,8 @@ class Setting:
         if self.option:
             value = "" if self.option.sets is not None else f" {self.option.metavar or choices(self.name)}"
             flag = (self.option.flag or self.name).replace("_", "-")
-            lines += ["", f"  Option: `--kernelllm-{flag}{value}`"]
+            if self.name in hooks.FREQUENT:
+                lines += ["", f"  Option: `--kernelllm-{flag}{value}`"]
         return "\n".join(lines)
 
 

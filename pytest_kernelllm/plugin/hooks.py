@@ -14,6 +14,19 @@ from pytest_kernelllm.config.options import add_options, run_name
 if TYPE_CHECKING:
     from pytest_kernelllm.plugin.run import Run
 
+FREQUENT = (
+    "generator",
+    "samples",
+    "endpoint",
+    "device",
+    "timing",
+    "workers",
+    "require_kernels",
+    "require_timing",
+    "compare",
+)
+"""The settings that have an option of their own: what people change from run to run."""
+
 RUN = "kernelllm-run"
 """Name under which the active run is registered as a plugin of its own."""
 
@@ -28,7 +41,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="write, prove and time kernels for the marked modules found under the given paths",
     )
     add("--kernelllm-only", action="store_true", help="like --kernelllm, without the project's other tests")
-    add_options(add, prefix="kernelllm-")
+    add_options(add, prefix="kernelllm-", only=FREQUENT)
+    add(
+        "--kernelllm-set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="any other setting of [tool.kernelllm] in pyproject.toml, for this run (docs/reference/settings.md)",
+    )
     add(
         "--kernelllm-save",
         metavar="NAME",

@@ -7,7 +7,6 @@ import inspect
 import shlex
 import subprocess
 from collections.abc import Generator
-from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import pytest
 
 from kernelllm_judge.core.errors import ConfigError, SessionError
 from kernelllm_judge.core.records import ADOPTED, CandidateId, Target
-from pytest_kernelllm.config.settings import Settings, load_settings
+from pytest_kernelllm.config.settings import Settings, assigned, load_settings
 from pytest_kernelllm.core.interruption import terminable
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.overrides import Overrides
@@ -27,6 +26,7 @@ from pytest_kernelllm.discover.scan import Scan, scan_file
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.generate.protocol import Generator as KernelGenerator
 from pytest_kernelllm.models.generator import PromptHook
+from pytest_kernelllm.plugin.hooks import FREQUENT
 from pytest_kernelllm.plugin.items import CandidateItem, TargetFile, TargetItem
 from pytest_kernelllm.plugin.reports import check_reports, write_reports
 from pytest_kernelllm.report.spent import silent
@@ -54,10 +54,11 @@ class Run:
         self.root = config.rootpath
         self.only = bool(config.getoption("kernelllm_only"))
         check_reports(config)
-        names = [field.name for field in fields(Settings)]
-        given = {name: config.getoption(f"kernelllm_{name}", None) for name in names}
+        given = {name: config.getoption(f"kernelllm_{name}") for name in FREQUENT}
         try:
-            self.settings: Settings = load_settings(self.root, given)
+            self.settings: Settings = load_settings(
+                self.root, given | assigned(config.getoption("kernelllm_set"))
+            )
             self.session = Session(
                 self.root,
                 self.settings,

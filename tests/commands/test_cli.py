@@ -163,7 +163,7 @@ def test_the_store_can_be_looked_into(tmp_path):
     options = [
         "--kernelllm",
         "--kernelllm-generator=files",
-        "--kernelllm-candidates-dir=candidates",
+        "--kernelllm-set=candidates_dir=candidates",
         "--kernelllm-device=cpu",
     ]
     subprocess.run(

@@ -18,7 +18,7 @@ OPTIONS = (
     "-p",
     "no:cacheprovider",
 )
-FILES = (*OPTIONS, "--kernelllm-generator=files", "--kernelllm-candidates-dir=candidates")
+FILES = (*OPTIONS, "--kernelllm-generator=files", "--kernelllm-set=candidates_dir=candidates")
 
 HEAD, SCALE = LAYERS.split("\n\n\n@triton_candidate")
 SCALE = f"\n\n\n@triton_candidate{SCALE}"
@@ -52,7 +52,7 @@ def broken(tmp_path_factory):
     path = tmp_path_factory.mktemp("broken")
     lay_out(path, {f"{name}_0.py": GOOD for name in TARGETS})
     (path / "layers.py").write_text(HEAD + "".join(scale(name, **change) for name, change in TARGETS.items()))
-    arguments = [*FILES, "-v", "-rs", "--kernelllm-reference-deadline=15"]
+    arguments = [*FILES, "-v", "-rs", "--kernelllm-set=reference_deadline=15"]
     script = (
         "import sys, pytest\n"
         f"code = pytest.main({arguments!r})\n"
@@ -124,7 +124,7 @@ def test_an_interrupted_run_says_what_is_kept_writes_its_reports_and_leaves_no_p
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "pytest", *FILES, "--kernelllm-samples=5", "-v"),
-            *(f"--kernelllm-workers={slots}", "--kernelllm-deadline=1000"),
+            *(f"--kernelllm-workers={slots}", "--kernelllm-set=deadline=1000"),
             *("--kernelllm-report=report.json", "--kernelllm-html=page.html"),
         ],
         cwd=tmp_path,

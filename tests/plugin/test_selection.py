@@ -25,7 +25,7 @@ def project(pytester):
 
 def ran(project, *more):
     """Returns the ids of what runs, in order."""
-    done = project.runpytest_inprocess(*OPTIONS, "--kernelllm-candidates-dir=candidates", "-v", *more)
+    done = project.runpytest_inprocess(*OPTIONS, "--kernelllm-set=candidates_dir=candidates", "-v", *more)
     return [line.split()[0] for line in done.outlines if "::" in line and line.endswith("%]")]
 
 

@@ -22,7 +22,7 @@ def pytest_kernelllm_generators(config):
     return [Own("own", Model(), Sampling(max_new_tokens=77), on_gpu=False)]
 """
 OPTIONS = ("--kernelllm", "--kernelllm-device=cpu", "--kernelllm-samples=2", "--kernelllm-generator=files")
-OPTIONS = (*OPTIONS, "--kernelllm-candidates-dir=candidates", "-rxsf", "-p", "no:cacheprovider")
+OPTIONS = (*OPTIONS, "--kernelllm-set=candidates_dir=candidates", "-rxsf", "-p", "no:cacheprovider")
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 WORKFLOWS = sorted((ROOT / "examples" / "workflows").glob("*.yml"))
 CI = ROOT / ".github" / "workflows" / "ci.yml"
 """What checks this project itself."""
-FILES = "--kernelllm-only --kernelllm-generator=files --kernelllm-candidates-dir=candidates --kernelllm-device=cpu --kernelllm-samples=1"
+FILES = "--kernelllm-only --kernelllm-generator=files --kernelllm-set=candidates_dir=candidates --kernelllm-device=cpu --kernelllm-samples=1"
 BRANCH = "kernelllm/suggestions/main"
 
 
