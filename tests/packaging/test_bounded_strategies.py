@@ -31,4 +31,6 @@ def test_every_strategy_is_bounded():
 
 
 def test_an_unbounded_one_is_found():
-    assert list(unbounded("st.recursive(st.none(), st.lists)\nst.text()\nst.lists(st.none(), max_size=3)")) == [1, 1, 2]
+    assert list(
+        unbounded("st.recursive(st.none(), st.lists)\nst.text()\nst.lists(st.none(), max_size=3)")
+    ) == [1, 1, 2]
