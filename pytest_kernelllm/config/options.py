@@ -10,6 +10,19 @@ from typing import Any
 
 from pytest_kernelllm.config.settings import Option, Settings
 
+FREQUENT = (
+    "generator",
+    "samples",
+    "endpoint",
+    "device",
+    "timing",
+    "workers",
+    "require_kernels",
+    "require_timing",
+    "compare",
+)
+"""The settings that have an option of pytest's of their own: what people change from run to run."""
+
 
 def options(*groups: str) -> dict[str, Option]:
     """The options of these groups, or of all of them, by the names of their settings."""

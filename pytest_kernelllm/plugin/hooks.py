@@ -9,23 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kernelllm_judge.core.output_file import output_file
-from pytest_kernelllm.config.options import add_options, run_name
+from pytest_kernelllm.config.options import FREQUENT, add_options, run_name
 
 if TYPE_CHECKING:
     from pytest_kernelllm.plugin.run import Run
-
-FREQUENT = (
-    "generator",
-    "samples",
-    "endpoint",
-    "device",
-    "timing",
-    "workers",
-    "require_kernels",
-    "require_timing",
-    "compare",
-)
-"""The settings that have an option of their own: what people change from run to run."""
 
 RUN = "kernelllm-run"
 """Name under which the active run is registered as a plugin of its own."""

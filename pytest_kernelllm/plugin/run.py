@@ -15,6 +15,7 @@ import pytest
 
 from kernelllm_judge.core.errors import ConfigError, SessionError
 from kernelllm_judge.core.records import ADOPTED, CandidateId, Target
+from pytest_kernelllm.config.options import FREQUENT
 from pytest_kernelllm.config.settings import Settings, assigned, load_settings
 from pytest_kernelllm.core.interruption import terminable
 from pytest_kernelllm.core.outcome import Outcome
@@ -26,7 +27,6 @@ from pytest_kernelllm.discover.scan import Scan, scan_file
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.generate.protocol import Generator as KernelGenerator
 from pytest_kernelllm.models.generator import PromptHook
-from pytest_kernelllm.plugin.hooks import FREQUENT
 from pytest_kernelllm.plugin.items import CandidateItem, TargetFile, TargetItem
 from pytest_kernelllm.plugin.reports import check_reports, write_reports
 from pytest_kernelllm.report.spent import silent

@@ -6,9 +6,8 @@ from typing import Literal, get_args, get_origin, get_type_hints
 import pytest
 
 from kernelllm_judge.core.errors import ConfigError
-from pytest_kernelllm.config.options import choices, options
+from pytest_kernelllm.config.options import FREQUENT, choices, options
 from pytest_kernelllm.config.settings import Settings, assigned, load_settings, size_in_bytes
-from pytest_kernelllm.plugin.hooks import FREQUENT
 
 HINTS = get_type_hints(Settings)
 
