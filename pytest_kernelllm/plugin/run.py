@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import inspect
 import shlex
@@ -92,9 +93,9 @@ class Run:
         """The command that goes on, after an interruption."""
         self._worker_processes: list[subprocess.Popen[bytes]] = []
         """pytest-xdist's workers on this machine."""
-        terminating = terminable()
-        terminating.__enter__()
-        config.add_cleanup(lambda: terminating.__exit__(None, None, None))
+        cleanup = contextlib.ExitStack()
+        cleanup.enter_context(terminable())
+        config.add_cleanup(cleanup.close)
 
     # ------------------------------------------------------------------ collecting
 
