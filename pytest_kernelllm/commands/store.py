@@ -20,7 +20,6 @@ from pytest_kernelllm.report.fitted import (
     NAME,
     SENTENCE,
     Column,
-    class_first,
     fitted,
     rendered,
     terminal_width,
@@ -139,7 +138,7 @@ def listed(records: Sequence[KernelRecord], width: int) -> str:
             each.verdict.kernel_hash[:12],
             each.verdict.verdict,
             _speed(each.verdict.speedup).strip(),
-            escape(class_first(each.target)),
+            escape(each.target),  # as other commands take it
             escape(each.verdict.reason),
         ]
         for each in records

@@ -1,6 +1,7 @@
 """The ``kernelllm`` command, run as people run it."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -172,7 +173,7 @@ def test_the_store_can_be_looked_into(tmp_path):
     listed = kernelllm(tmp_path, "store", "list").stdout
     assert "accepted" in listed
     assert "layers.py::Scale" in listed
-    shown = json.loads(kernelllm(tmp_path, "store", "show", listed[:10]).stdout)
+    shown = json.loads(kernelllm(tmp_path, "store", "show", re.search(r"[0-9a-f]{12}", listed)[0]).stdout)
     assert shown["verdict"]["verdict"] == "accepted"
     assert kernelllm(tmp_path, "store", "verify").returncode == 0
     (tmp_path / "sub").mkdir()
