@@ -5,9 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from kernelllm_judge.core.measured import Measured
-from kernelllm_judge.core.records import BaselineChoice, Candidate, Completion, Verdict
+from kernelllm_judge.core.records import (
+    MAPPED,
+    BaselineChoice,
+    Candidate,
+    Check,
+    Completion,
+    Verdict,
+)
 from kernelllm_judge.judging import Criteria, Judge
 from kernelllm_judge.render.answer_format import format_of
+from kernelllm_judge.render.extract import extract
+from kernelllm_judge.render.modelnew.mapped_names import mapped_names
 from kernelllm_judge.render.render import RenderError, render
 from kernelllm_judge.target.live import LiveTarget
 
@@ -53,8 +62,10 @@ def judge_candidate(
     while verdict.verdict == "rejected" and other is not None:
         another = judge_as_shipped(judge, other, criteria)
         if another[1].verdict != "rejected":
-            return another[0].source, another[1]
+            candidate, verdict = another
         other = other.next
+    if completion.format == "modelnew" and (mapped := mapped_names(extract(text), candidate.source)):
+        verdict = replace(verdict, checks=(*verdict.checks, Check(MAPPED, True, None, None, mapped)))
     return candidate.source, verdict
 
 
@@ -71,11 +82,8 @@ def judge_as_shipped(judge: Judge, candidate: Candidate, criteria: Criteria) -> 
     if not verdict.fence:
         return candidate, verdict
     ships = replace(candidate, source=verdict.fence)
-    return (
-        (ships, fenced)
-        if (fenced := judge.judge(ships, criteria)).correct
-        else (candidate, verdict.unfenced())
-    )
+    fenced = judge.judge(ships, criteria)
+    return (ships, fenced) if fenced.correct else (candidate, verdict.unfenced())
 
 
 def measure_completion(judge: Judge, live: LiveTarget, completion: Completion) -> Measured:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.core.shorten import whole
 from kernelllm_judge.core.syntax import is_literal
 from kernelllm_judge.handle import WorkerDied
 from kernelllm_judge.isolation.isolation import Isolation
@@ -118,4 +119,4 @@ def _words(error: Any) -> str:
     if not isinstance(error, dict):
         return "an invalid reply"
     line = f"line {error['line']}: " if isinstance(error.get("line"), int) else ""
-    return f"{line}{str(error.get('type'))[:80]}: {str(error.get('message'))[:300]}"
+    return f"{line}{whole(error.get('type'), 80)}: {whole(error.get('message'))}"

@@ -20,7 +20,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not files:
         return 0
 
-    from pytest_kernelllm_hooks.findings import Doubt, Misnamed, findings, fix, from_here
+    from pytest_kernelllm.core.words import from_here
+    from pytest_kernelllm_hooks.findings import Doubt, Misnamed, findings, fix
 
     failed = False
     for finding in dict.fromkeys(findings(files, root)):

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.core.shorten import LONGEST, whole
 from kernelllm_judge.findings import Decision, Findings, OutOfMemory
 from kernelllm_judge.handle import WorkerDied, WorkerHandle
 from kernelllm_judge.leases import EVERYTHING, Lease
@@ -253,7 +254,7 @@ def error_text(reply: Reply) -> str:
     if not isinstance(error, dict):
         return "an invalid reply"
     line = f" (line {error['line']})" if isinstance(error.get("line"), int) else ""
-    return f"{str(error.get('type'))[:80]}: {str(error.get('message'))[:600]}{line}"
+    return f"{whole(error.get('type'), 80)}: {whole(error.get('message'), 2 * LONGEST)}{line}"
 
 
 def poison(buffer: torch.Tensor) -> None:

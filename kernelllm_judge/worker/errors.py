@@ -7,6 +7,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from kernelllm_judge.core.shorten import LONGEST, whole
+
 _POINTED = re.compile(r"at \d+:\d+:\n(?:.*\n)?\s*([^\n]+)\n *\^(.*)", re.DOTALL)
 """A message of Triton's compiler: the kernel up to a line, a mark below it, and the reason."""
 
@@ -20,8 +22,7 @@ def describe(error: BaseException, directory: Path) -> dict[str, Any]:
     text = (
         _compiler_words(error) or str(error).split("\nSearch for `cuda")[0]
     )  # without CUDA's generic advice
-    message = " ".join(text.split())
-    return {"type": type(error).__name__, "message": message[:600], "line": line}
+    return {"type": type(error).__name__, "message": whole(text, 2 * LONGEST), "line": line}
 
 
 def _compiler_words(error: BaseException) -> str:

@@ -24,6 +24,7 @@ from pytest_kernelllm.core.overrides import Overrides
 from pytest_kernelllm.core.usage import Span
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
 from pytest_kernelllm.models.generator import NO_HOOK, PromptHook
+from pytest_kernelllm.pool.pool_process import HURRY
 from pytest_kernelllm.session.ahead import Ahead
 from pytest_kernelllm.session.complete import PATIENCE_S, CompleteStage
 from pytest_kernelllm.session.context import Context
@@ -77,6 +78,7 @@ class Session:
         self._drafting = Drafts(self.context, self._completing, self.processes)
         self._judging = JudgeStage(self.context, self.processes)
         self._repairing = RepairStage(self.context, self.processes, self._turns)
+        self._patience_s = PATIENCE_S
         self._expected: dict[Group, tuple[Target, set[CandidateId]]] = {}
         self._outcomes: dict[tuple[str, CandidateId], Outcome] = {}
         self._ahead: Ahead[Group] = Ahead(self._settle, lambda: self.processes.ahead if ahead else 0)
@@ -238,11 +240,21 @@ class Session:
         """
         return self._completing.stream(self.generators[0], target)
 
+    @property
+    def settled(self) -> list[Outcome]:
+        """What became of the candidates so far, also of those that nobody has asked for yet."""
+        return list({**self._judging.settled, **self._outcomes}.values())
+
+    def interrupt(self) -> None:
+        """Gives up what is being done, so that ``close`` takes a second or two; returns at once."""
+        self._patience_s = HURRY
+        self.processes.interrupt()
+
     def close(self) -> None:
         """Ends the judging processes, and what is being written."""
         self.processes.close()  # first: others wait for them
-        self._completing.close()
-        self._ahead.join(PATIENCE_S)
+        self._completing.close(self._patience_s)
+        self._ahead.join(self._patience_s)
 
     def _settle(self, group: Group) -> None:
         # With the others of its generator only: where one fails, the others' candidates are judged all the same.
@@ -334,5 +346,8 @@ def open_session(*args: Any, **kwargs: Any) -> Iterator[Session]:
     session = Session(*args, **kwargs)
     try:
         yield session
+    except KeyboardInterrupt:
+        session.interrupt()
+        raise
     finally:
         session.close()

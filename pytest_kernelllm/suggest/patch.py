@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +14,7 @@ from kernelllm_judge.core.kernel_module import digest, unmodified
 from kernelllm_judge.core.program import UNREADABLE
 from kernelllm_judge.core.records import Candidate, Target
 from pytest_kernelllm.core.git import work_tree
+from pytest_kernelllm.core.words import command
 from pytest_kernelllm.suggest.edit import set_kernel
 from pytest_kernelllm.suggest.files import PatchError, change_files, content
 from pytest_kernelllm.suggest.gitdiff import Change, git_patch
@@ -139,7 +141,7 @@ def _refuse_links(root: Path, path: str) -> None:
         raise PatchError(f"{path} lies outside the project ({real}); run pytest --kernelllm there.")
     if (inside := real.relative_to(root.resolve()).as_posix()) != path:
         raise PatchError(
-            f"{path} is a link to {inside}, which git does not patch; run pytest --kernelllm {inside}."
+            f"{path} is a link to {inside}, which git does not patch; run {command('pytest', '--kernelllm', inside)}."
         )
 
 
@@ -164,7 +166,9 @@ def apply(root: Path, what: Suggestion | Path) -> None:
             f"{what} cannot be read ({error.strerror}); name a file in .kernelllm/patches."
         ) from None
     if shutil.which("git") is None:
-        raise PatchError(f"{what} needs git to be applied; install git, or run `patch -p1 < {what}`.")
+        raise PatchError(
+            f"{what} needs git to be applied; install git, or run `patch -p1 < {shlex.quote(str(what))}`."
+        )
     _git_apply(work_tree(root.resolve()) or root, patch, str(what))
 
 
