@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from kernelllm_runtime.source.effects import Effects, Touch, aliases, effects, effects_of_call
 from kernelllm_runtime.source.marks import is_marker
 from kernelllm_runtime.source.names import Unit
-from kernelllm_runtime.source.resolve import WHOLE_MODULE, Module, Origin, ProjectSources
+from kernelllm_runtime.source.resolve import WHOLE_MODULE, Module, ProjectSources
 from kernelllm_runtime.source.syntax import SCOPES, Chain, Import, imports_inside
 
 Key = tuple[Path, str]
@@ -21,14 +22,32 @@ _SUBCLASS = "__init_subclass__"
 _PATCHES = ("setattr", "delattr")
 
 
+@dataclass(frozen=True)
+class _Call:
+    """A call of what a name stands for, or of a method of it."""
+
+    called: Key
+    method: str
+    extends: bool
+    """Whether a subclass is defined instead."""
+
+
+def changes_of(project: ProjectSources) -> Changes:
+    """Returns the changes in a project, which are kept as long as its files."""
+    kept: Changes = project.notes.setdefault("changes", Changes(project))
+    return kept
+
+
 class Changes:
     """What the statements of a project's modules may change; each module is gone through once."""
 
     def __init__(self, project: ProjectSources) -> None:
         """``project``: the parsed files."""
         self._project = project
+        self._loaded: dict[Path, list[Module]] = {}
+        self._imports: dict[Path, list[Module]] = {}
         self._made: dict[Path, dict[Key, list[int]]] = {}
-        self._calls: dict[tuple[Path, str, Chain, bool], frozenset[tuple[Key, Touch]]] = {}
+        self._calls: dict[_Call, tuple[set[tuple[Key, Touch]], list[_Call]]] = {}
         self._aliases: dict[Path, Mapping[str, set[tuple[Chain, bool]]]] = {}
 
     def of(self, module: Module) -> Mapping[Key, Sequence[int]]:
@@ -43,42 +62,46 @@ class Changes:
 
     def loaded(self, module: Module) -> list[Module]:
         """Returns the project's modules that importing one runs, in the order of their imports, and itself as the last."""
-        found: dict[Path, Module | None] = {}
-        self._load(module, found)
-        return [each for each in found.values() if each is not None]
+        if module.path not in self._loaded:
+            self._loaded[module.path] = self._load(module)
+        return self._loaded[module.path]
 
-    def _load(self, module: Module, found: dict[Path, Module | None]) -> None:
-        queue: list[tuple[Module, Iterator[Module]]] = [(module, self._imported(module))]
-        found[module.path] = None
+    def _load(self, module: Module) -> list[Module]:
+        queue = [(module, iter(self._imported(module)))]
+        seen, found = {module.path}, list[Module]()
         while queue:  # not recursive: chains of imports may be long
             current, rest = queue[-1]
             following = next(rest, None)
             if following is None:
                 queue.pop()
-                del found[current.path]  # so that it comes after what it imports
-                found[current.path] = current
-            elif following.path not in found:
-                found[following.path] = None
-                queue.append((following, self._imported(following)))
+                found.append(current)
+            elif following.path not in seen:
+                seen.add(following.path)
+                queue.append((following, iter(self._imported(following))))
+        return found
 
-    def _imported(self, module: Module) -> Iterator[Module]:
-        if (above := self._project.find(module, 1 + (module.path.name == "__init__.py"), ())) is not None:
-            yield above
+    def _imported(self, module: Module) -> Sequence[Module]:
+        """The modules of the project that a module imports anywhere, and its package's."""
+        if module.path in self._imports:
+            return self._imports[module.path]
+        named: list[tuple[int, Chain]] = [(1 + (module.path.name == "__init__.py"), ())]
         for node in ast.walk(module.tree):
-            if not isinstance(node, ast.Import | ast.ImportFrom):
-                continue
-            for alias in node.names:
-                base = tuple((node.module or "").split(".")) if isinstance(node, ast.ImportFrom) else ()
-                base = tuple(part for part in base if part)
-                parts = (*base, *(() if alias.name == "*" else alias.name.split(".")))
-                level = node.level if isinstance(node, ast.ImportFrom) else 0
-                for taken in range(1, len(parts) + 1):
-                    if file := self._project.find(module, level, parts[:taken]):
-                        yield file
+            if isinstance(node, ast.Import):
+                named += [(0, tuple(alias.name.split("."))) for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                base = tuple(node.module.split(".")) if node.module else ()
+                named += [(node.level, (*base, *({alias.name} - {WHOLE_MODULE}))) for alias in node.names]
+        found: dict[Path, Module] = {}
+        for level, parts in dict.fromkeys(named):
+            for taken in range(min(len(parts), 1), len(parts) + 1):
+                if file := self._project.find(module, level, parts[:taken]):
+                    found.setdefault(file.path, file)
+        self._imports[module.path] = list(found.values())
+        return self._imports[module.path]
 
     def _changed(self, module: Module, unit: Unit) -> set[Key]:
         found = effects(unit.parts, partial(is_marker, self._project, module))
-        keys = self._reached(module, found, {}, frozenset())
+        keys = self._reached(module, found, {})
         queue, seen = list(keys), set(keys)
         while queue:  # what a changed name is another name of
             (path, name), touch = queue.pop()
@@ -92,20 +115,35 @@ class Changes:
         return {key for key, touch in seen if not (touch.given and self._is_constant(key))}
 
     def _reached(
-        self,
-        module: Module,
-        found: Effects,
-        local: Mapping[str, Sequence[Import]],
-        running: frozenset[tuple[Path, str, Chain, bool]],
+        self, module: Module, found: Effects, local: Mapping[str, Sequence[Import]]
     ) -> set[tuple[Key, Touch]]:
+        """What running code may change, in it and in all that it calls."""
+        keys, queue = self._directly(module, found, local)
+        seen = set(queue)
+        while queue:
+            call = queue.pop()
+            if call not in self._calls:
+                self._calls[call] = self._by_call(call)
+            further, calls = self._calls[call]
+            keys = keys | further
+            queue += [each for each in calls if each not in seen]
+            seen.update(calls)
+        return keys
+
+    def _directly(
+        self, module: Module, found: Effects, local: Mapping[str, Sequence[Import]]
+    ) -> tuple[set[tuple[Key, Touch]], list[_Call]]:
         keys = {key for touch in found.touched for key in self._keys(module, touch, local)}
         if found.everything:
-            keys |= {((module.path, WHOLE_MODULE), Touch((), True, False))}
-        for chains, only in ((found.called, False), (found.extended, True)):
-            for chain in chains:
-                for origin in self._project.resolve(module, chain, local):
-                    keys |= self._by_call(origin, chain, only, running)
-        return keys
+            keys.add(((module.path, WHOLE_MODULE), Touch((), True, False)))
+        calls = [
+            _Call((origin.module.path, origin.name), chain[-1] if len(chain) > 1 else "", only)
+            for chains, only in ((found.called, False), (found.extended, True))
+            for chain in sorted(chains)
+            for origin in self._project.resolve(module, chain, local)
+            if origin.module is not None and origin.name != WHOLE_MODULE
+        ]
+        return keys, calls
 
     def _keys(
         self, module: Module, touch: Touch, local: Mapping[str, Sequence[Import]]
@@ -119,38 +157,28 @@ class Changes:
             elif origin.module is None and touch.chain[0] in module.names and touch.by in _PATCHES:
                 yield (module.path, touch.chain[0]), Touch((), False, False)
 
-    def _by_call(
-        self, origin: Origin, chain: Chain, only: bool, running: frozenset[tuple[Path, str, Chain, bool]]
-    ) -> frozenset[tuple[Key, Touch]]:
-        """What calling a name may change, or defining a subclass of it."""
-        if origin.module is None or origin.name == WHOLE_MODULE:
-            return frozenset()
-        module, method = origin.module, chain[-1:] if len(chain) > 1 else ()
-        key = (module.path, origin.name, method, only)
-        if key in running:
-            return frozenset()
-        if key not in self._calls:
-            ignore = partial(is_marker, self._project, module)
-            found: set[tuple[Key, Touch]] = set()
-            for node in module.names[origin.name].nodes:
-                for part in _run(node, method, only):
-                    local = imports_inside(part)
-                    if isinstance(part, SCOPES):
-                        inner = effects_of_call(part, ignore)
-                    else:  # an instance, a partial function or another name: what made it may be what is called
-                        inner = effects([part], ignore)
-                        inner.called |= {c for _, c, _ in aliases(part)}
-                    found |= self._reached(module, inner, local, running | {key})
-                if isinstance(node, ast.ClassDef):
-                    outer = effects([node], ignore)
-                    above = Effects(called=outer.called, extended=outer.extended)
-                    if not only:
-                        above = Effects(called=outer.extended)
-                    found |= self._reached(module, above, {}, running | {key})
-            if running:  # it may be part of a circle, which was not followed to its end
-                return frozenset(found)
-            self._calls[key] = frozenset(found)
-        return self._calls[key]
+    def _by_call(self, call: _Call) -> tuple[set[tuple[Key, Touch]], list[_Call]]:
+        """What a call itself may change, and what it calls."""
+        module = self._project.parse(call.called[0])
+        ignore = partial(is_marker, self._project, module)
+        keys: set[tuple[Key, Touch]] = set()
+        calls: list[_Call] = []
+        for node in module.names[call.called[1]].nodes:
+            found = [(effects_of_call(part, ignore), part) for part in _run(node, call)]
+            if isinstance(node, ast.ClassDef):
+                outer = effects([node], ignore)
+                above = Effects(called=outer.called, extended=outer.extended)
+                found.append((above if call.extends else Effects(called=outer.extended), ast.Pass()))
+            elif not isinstance(node, SCOPES) and not call.extends:
+                # An instance, a partial function or another name: what made it may be what is called.
+                made = effects([node], ignore)
+                made.called |= {chain for _, chain, _ in aliases(node)}
+                found.append((made, node))
+            for each, part in found:
+                more, further = self._directly(module, each, imports_inside(part))
+                keys |= more
+                calls += further
+        return keys, calls
 
     def _other_names(self, module: Module) -> Mapping[str, set[tuple[Chain, bool]]]:
         if module.path not in self._aliases:
@@ -168,14 +196,14 @@ class Changes:
         return bindings is not None and not bindings.imports and all(map(_is_literal, bindings.nodes))
 
 
-def _run(node: ast.AST, method: Chain, only: bool) -> Iterable[ast.AST]:
-    """Yields the parts of a definition that run when it is called, by a method's name if there is one."""
+def _run(node: ast.AST, call: _Call) -> Iterable[ast.AST]:
+    """Returns the functions of a definition that run when it is called."""
     if not isinstance(node, ast.ClassDef):
-        return () if only else (node,)
+        return (node,) if isinstance(node, SCOPES) and not call.extends else ()
     methods = [n for n in node.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
-    if only:
+    if call.extends:
         return [n for n in methods if n.name == _SUBCLASS]
-    return [n for n in methods if n.name in method] or [node]
+    return [n for n in methods if n.name == call.method] or [node]
 
 
 def _outside_functions(node: ast.AST) -> Iterator[ast.AST]:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kernelllm_runtime.source.names import STAR, Bindings, Unit, module_names
 from kernelllm_runtime.source.syntax import Chain, Import
@@ -59,6 +60,8 @@ class ProjectSources:
     def __init__(self, root: Path) -> None:
         """``root``: the project root, absolute."""
         self.root = root
+        self.notes: dict[str, Any] = {}
+        """What was found out about the files, kept as long as they are."""
         self._modules: dict[Path, Module | None] = {}
         self._files: dict[tuple[Path, Chain], Path | None] = {}
         self._tops: dict[Path, tuple[Path, ...]] = {}

@@ -1,10 +1,11 @@
 """Hashes everything that a target's behaviour depends on; the source is read and never run.
 
-The hash covers the class, what it reaches in the project through names and imports, the marker's arguments
-except ``kernel=``, and the names and versions of the installed packages that it reaches. Comments, docstrings
-and formatting do not count, nor does the place of a file, unless the code reads ``__file__``. What shows only at
-run time (``getattr`` with a computed name, files that are read, global settings that are changed elsewhere) is not
-included.
+The hash covers the class, what it reaches in the project through names and imports, every statement that may change
+one of these while the class's file is imported (``changes``), the marker's arguments except ``kernel=``, and the names
+and versions of the installed packages that it reaches. Comments, docstrings and formatting do not count, nor does the
+place of a file, unless the code reads it (``places``). More may count than matters, never less, except for what shows
+only at run time: names and modules that are computed (``getattr``, ``exec``, ``importlib``), files that are read, settings of
+packages that are changed elsewhere, and what a program changes after it has imported the class.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ import functools
 import hashlib
 import sys
 import types
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kernelllm_runtime.source.changes import Changes
+from kernelllm_runtime.source.changes import changes_of
 from kernelllm_runtime.source.marks import Mark, is_marker
 from kernelllm_runtime.source.names import reads
 from kernelllm_runtime.source.places import gives_source, own_places, reads_any_place, reads_lines
@@ -63,6 +64,8 @@ def _closure(project: ProjectSources, module: Module, mark: Mark, *, by_path: bo
     closure = _Closure(project, module, by_path=by_path)
     if mark.node is not None:
         closure.add(module, "class", mark.node)
+        if len(mark.expression) > 1 and mark.expression[0] in module.names:
+            closure.add_changes(module, mark.expression[0])
     if (
         mark.node is None or len(mark.expression) == 1
     ):  # alternatives in an if/else, or a class from elsewhere
@@ -84,16 +87,16 @@ class _Closure:
     def __init__(self, project: ProjectSources, start: Module, *, by_path: bool) -> None:
         self.project, self._start = project, start
         self._by_path = by_path
-        self._changes = Changes(project)
-        self._changed: defaultdict[Path, set[Origin]] = defaultdict(set)
-        """What was looked for among the changes that each module makes."""
+        self._changes = changes_of(project)
+        self._looked_for: set[tuple[Path, Origin]] = set()
+        """What was looked for among the changes that a module makes."""
         self._order: Counter[Origin] = Counter()
         self._numbers: dict[Path, int] = {}
         self._modules: dict[Path, Module] = {}
         self._reads_places = self._reads_lines = False
         self.outside: set[str] = set()
         self._lines: set[str] = set()
-        self._seen: set[Origin] = set()
+        self._seen: dict[Origin, None] = {}
         self._queue: list[tuple[Module, str, ast.AST]] = []
 
     def add(self, module: Module, role: str, node: ast.AST) -> None:
@@ -156,7 +159,7 @@ class _Closure:
         else:
             name = f"{self._named(origin.module)} {origin.name}"
             if origin not in self._seen:
-                self._seen.add(origin)
+                self._seen[origin] = None
                 self._add_definition(origin.module, origin.name)
         self._lines.add(f"{reader} = {name}")
         return name
@@ -165,33 +168,43 @@ class _Closure:
         if name == WHOLE_MODULE:
             self.add(module, WHOLE_MODULE, module.tree)
             return
-        units = dict(module.names[name].units)
-        for key in (name, WHOLE_MODULE):
-            for number in self._changes.of(module).get((module.path, key), ()):
-                units.setdefault(number, module.units[number].nodes)
-        for count, node in enumerate(
-            node for number in sorted(units) for node in units[number]
-        ):  # the last one may win
-            self.add(module, f"{name} {count}", node)
+        units = dict(module.names[name].units) | self._changes_within(module, name)
+        self._add_units(module, name, units)
+
+    def add_changes(self, module: Module, name: str) -> None:
+        """Adds what changes a class whose definition counts without the rest of the class that it is in."""
+        self._add_units(module, f"{name} changed", self._changes_within(module, name))
+        self._seen.setdefault(Origin(module, name))
+
+    def _changes_within(self, module: Module, name: str) -> dict[int, tuple[ast.AST, ...]]:
+        made = self._changes.of(module)
+        keys = (module.path, name), (module.path, WHOLE_MODULE)
+        own = module.names[name].units
+        return {n: own.get(n, module.units[n].nodes) for key in keys for n in made.get(key, ())}
+
+    def _add_units(self, module: Module, role: str, units: Mapping[int, tuple[ast.AST, ...]]) -> None:
+        nodes = [node for number in sorted(units) for node in units[number]]
+        for count, node in enumerate(nodes):  # the last one may win
+            self.add(module, f"{role} {count}", node)
 
     def _add_changes_elsewhere(self) -> None:
         """Adds what the modules that are imported with the class change in others that it reads."""
         for module in self._changes.loaded(self._start):
             changes = self._changes.of(module)
-            for origin in sorted(
-                self._seen - self._changed[module.path],
-                key=lambda o: (str(o.module and o.module.path), o.name),
-            ):
-                self._changed[module.path].add(origin)
+            for origin in [each for each in self._seen if (module.path, each) not in self._looked_for]:
+                self._looked_for.add((module.path, origin))
                 if origin.module is None or origin.module is module:
                     continue
-                for key in (origin.name, WHOLE_MODULE):
-                    for number in changes.get((origin.module.path, key), ()):
-                        order = self._order[origin] = self._order[origin] + 1
-                        for node in module.units[number].nodes:
-                            self.add(
-                                module, f"{self._named(origin.module)} {origin.name} changed {order}", node
-                            )
+                names: tuple[str, ...] = (origin.name, WHOLE_MODULE)
+                if origin.name == WHOLE_MODULE:
+                    names = tuple(sorted(name for path, name in changes if path == origin.module.path))
+                for number in sorted(
+                    {n for name in names for n in changes.get((origin.module.path, name), ())}
+                ):
+                    self._order[origin] += 1
+                    role = f"{self._named(origin.module)} {origin.name} changed {self._order[origin]}"
+                    for node in module.units[number].nodes:
+                        self.add(module, role, node)
 
 
 def _digest(path: Path) -> str:

@@ -218,7 +218,17 @@ CLASSES = {
     ),
 }
 
+NESTED = "class Outer:\n    @triton_candidate\n    class Inner(nn.Module):\n        eps = 1\n"
+CLASSES["a class inside another"] = tuple(
+    {"m.py": f"from torch import nn\nfrom kernelllm_runtime import triton_candidate\n{NESTED}{change}\n"}
+    for change in ("", "Outer.Inner.eps = 2")
+)
+
 ELSEWHERE = {
+    "a value of a module that is passed on": of(
+        before="from . import consts\nfrom . import patches", read="vars(consts)['A']", consts="A = 1\n",
+        patches="from . import consts\nconsts.A = 2\n", old="A = 2", new="A = 3",
+    ),
     "the package's own file": (project(), project() | {"shop/__init__.py": "from . import layers\nlayers.Norm.plus = 1\n"}),
     "a value in it": (
         project() | {"shop/__init__.py": "from .layers import Norm\nNorm.eps = 1\n"},
@@ -312,6 +322,10 @@ PLACES = {
 }
 
 SAME = {
+    "a move of what changes it": (
+        project(before="from . import patches", patches="from . import h\nh.x = 1\nfrom .layers import Base\nBase.eps = 2\n"),
+        project(before="from . import apatch", apatch="from . import h\nh.x = 1\nfrom .layers import Base\nBase.eps = 2\n"),
+    ),
     "a table of classes": of(
         after='ALL = {"norm": Norm, "other": Unrelated2}',
         middle="class Unrelated2: ...",
