@@ -40,7 +40,7 @@ class Constructors:
 
     def __init__(self, isolation: Isolation, seconds: float = SECONDS) -> None:
         """``isolation`` is as for the workers that run candidates; ``seconds`` are what each constructor may take."""
-        self._seconds = seconds
+        self.seconds = seconds
         without_gpu = replace(isolation, gpu=False, unix_sockets=False, memfd=False)
         self._server = ForkServer("construct", without_gpu, bounds=BOUNDS)
 
@@ -63,7 +63,7 @@ class Constructors:
         }
         for last in (False, True):
             try:
-                with self._server.worker(self._seconds) as worker:
+                with self._server.worker(self.seconds) as worker:
                     reply = worker.request("construct", **request)
             except WorkerDied as error:
                 if not error.killed or last:  # something outside may have killed it
