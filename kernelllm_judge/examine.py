@@ -49,7 +49,7 @@ def examine(judging: Judging, plan: Plan, rules: Sequence[Rule], timer: Timer, b
     if found := _discriminating(kept):
         probes.check_case(kept)
         kept = None  # its inputs may be large
-    later = probes.run_all(judging.references.merged(further))
+    later = probes.run_all(judging.references.asked(further))
     if not found:
         probes.check_case(later if _discriminating(later) else kept)
     indistinct = [f"{name} would pass as its output at {where}" for where, name in probes.ran if name]

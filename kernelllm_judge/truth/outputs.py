@@ -19,6 +19,7 @@ from kernelllm_judge.truth import calls, numerics
 from kernelllm_judge.truth.acceptance import Unasked as Unasked
 from kernelllm_judge.truth.compiled import CompiledOriginals
 from kernelllm_judge.truth.dependent import DependentRows
+from kernelllm_judge.truth.exhaustion import Exhaustion
 from kernelllm_judge.truth.gradients import Gradients, expected_gradients, forms_of_gradients
 from kernelllm_judge.truth.inputs import Inputs
 from kernelllm_judge.truth.large import LargeCalls
@@ -72,6 +73,7 @@ class ReferenceOutputs:
         self._truth = Truth(self._originals, tolerance)
         self._large = LargeCalls(self._originals, self._inputs, self._truth, self.comparable)
         self._dependent = DependentRows(self._originals, self._inputs, self._truth)
+        self._exhaustion = Exhaustion(self._originals, self._large.few)
         self._kept: OrderedDict[Probe, PreparedProbe] = OrderedDict()
         self._gradients: OrderedDict[Probe, Gradients] = OrderedDict()
         self._updated: dict[str, tuple[str, ...]] = {}
@@ -202,9 +204,14 @@ class ReferenceOutputs:
                 self.compiled.clear()
             self._originals.forget()
 
-    def merged(self, probes: Sequence[Probe]) -> list[Probe]:
-        """See ``LargeCalls.merged``."""
-        return self._large.merged(probes)
+    def asked(self, probes: Sequence[Probe]) -> list[Probe]:
+        """Returns the probes that are asked, see ``Exhaustion.asked``, and some of them merged, see ``LargeCalls.merged``.
+
+        Raises:
+            OriginalError: the original fails.
+        """
+        with self._preparing:
+            return self._large.merged(self._exhaustion.asked(probes))
 
     def _find(self, probe: Probe) -> PreparedProbe | None:
         with self._keeping:
