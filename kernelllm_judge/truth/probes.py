@@ -11,7 +11,6 @@ import torch
 
 from kernelllm_judge.core.records import Case, Domain, TensorSpec
 
-
 EVERY = "every value of"
 """Begins the kinds of stress that run all values, see ``exhaust``."""
 
