@@ -10,14 +10,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
 
 from kernelllm_judge.core.records import Domain, TensorSpec
+from kernelllm_judge.policy import Policy
+from kernelllm_judge.truth.bounds import ErrorBounds
 from kernelllm_judge.truth.probes import EVERY, elements, innermost
-from kernelllm_judge.truth.rows import as_rows
+from kernelllm_judge.truth.rows import as_rows, least_unit
 
 BITS = 16
 """Most bits of an element whose values are all run."""
@@ -159,6 +161,16 @@ def depends_on_single_elements(
 def _differ(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     differ = first != second
     return differ & ~(first.isnan() & second.isnan()) if first.is_floating_point() else differ
+
+
+def with_numbers_about_one(bounds: ErrorBounds, dtype: torch.dtype, policy: Policy) -> ErrorBounds:
+    """Returns bounds that allow the rounding of numbers about 1 in every element, however small its row is.
+
+    ``log(1 + exp(x))`` and ``1 + erf(x)`` are computed from such numbers. Elements are judged one by one, not together.
+    """
+    allowed = policy.single_eps * torch.finfo(torch.promote_types(dtype, torch.float32)).eps
+    widened = torch.maximum(bounds.own, allowed / bounds.scale.clamp_min(least_unit(dtype)))
+    return replace(bounds, own=widened, together=())
 
 
 Way = Callable[[torch.Tensor, int, Spanning], torch.Tensor]
