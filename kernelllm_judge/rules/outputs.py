@@ -154,7 +154,7 @@ class Stress(KindsRule):
         """Returns one probe for each kind, and those that run all values; ``exhaust.Exhaustion`` says which are asked."""
         yield from super().probes(supported)
         most = exhaust.WIDE if on_gpu(supported) else supported.limits.elements
-        every = exhaust.asked(supported.case.domain, supported.ranges, most)
+        every = exhaust.asked(supported.case.domain, supported.ranges, most, supported.nonfinite)
         for number, (sizes, kind) in enumerate(every):
             yield supported.probe(self.name, sizes, self.seed + 512 + number, stress=kind)
 

@@ -45,7 +45,7 @@ MASKS = 6
 LARGEST = 1 << 24
 """Most elements of an input with which it is found out what outputs depend on."""
 
-_NAME = re.compile(rf"{EVERY} `(.+)`, part (\d+) of (\d+)")
+_NAME = re.compile(rf"{EVERY}( finite)? value of `(.+)`, part (\d+) of (\d+)")
 
 
 class Spanning(Protocol):
@@ -63,21 +63,25 @@ class Every:
     name: str
     part: int
     parts: int
+    finite: bool = False
+    """Whether NaN and infinities are left out."""
 
     @property
     def kind(self) -> str:
         """The kind in words, as ``Probe.stress``."""
-        return f"{EVERY} `{self.name}`, part {self.part + 1} of {self.parts}"
+        return (
+            f"{EVERY}{' finite' * self.finite} value of `{self.name}`, part {self.part + 1} of {self.parts}"
+        )
 
 
 def read_kind(kind: str) -> Every | None:
     """Returns what a kind of stress says; None if it is another one."""
     found = _NAME.fullmatch(kind)
-    return Every(found[1], int(found[2]) - 1, int(found[3])) if found else None
+    return Every(found[2], int(found[3]) - 1, int(found[4]), bool(found[1])) if found else None
 
 
 def asked(
-    domain: Domain, ranges: Mapping[str, tuple[int, int]], most: int
+    domain: Domain, ranges: Mapping[str, tuple[int, int]], most: int, nonfinite: bool
 ) -> Iterator[tuple[dict[str, int], str]]:
     """Yields sizes and a kind for each probe that may run all values, or many, of one of the largest inputs.
 
@@ -86,6 +90,7 @@ def asked(
     Args:
         ranges: inclusive range of each named dimension.
         most: elements of an input that is wider than ``BITS``, over all probes.
+        nonfinite: whether NaN and infinities are run as well.
     """
     found = []
     for name, spec in domain.inputs.items():
@@ -101,7 +106,7 @@ def asked(
         room = min(MOST_PARTS // len(found), MOST_TOGETHER // (rows * width))
         parts = max(1, min(room, -(-needed // rows)))
         for part in range(parts):
-            yield sizes, Every(name, part, parts).kind
+            yield sizes, Every(name, part, parts, not nonfinite).kind
 
 
 def _sizes(domain: Domain, ranges: Mapping[str, tuple[int, int]], most: int) -> dict[str, int]:
@@ -210,7 +215,7 @@ def ways(every: Every, value: torch.Tensor, name: str, free: bool) -> list[Way]:
         return _fill(tensor, every, seed, *ends, 1 + (low < 0))
 
     if free:
-        return [within(everything, 2)]
+        return [within(finite if every.finite else everything, 2)]
     return [*(within(most, signs) for signs in (2, 1) for most in (finite, moderate)), inside]
 
 

@@ -11,7 +11,7 @@ import torch
 
 from kernelllm_judge.core.records import Case, Domain, TensorSpec
 
-EVERY = "every value of"
+EVERY = "every"
 """Begins the kinds of stress that run all values, see ``exhaust``."""
 
 

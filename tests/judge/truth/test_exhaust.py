@@ -57,12 +57,12 @@ def test_each_input_is_asked_about_by_itself():
     assert not asks(lambda x, y: x + y.sum(), "y")
 
 
-def run_all(dtype, shape, dims, drawn=torch.randn, most=1 << 13, accepts=lambda *_: True):
+def run_all(dtype, shape, dims, drawn=torch.randn, most=1 << 13, accepts=lambda *_: True, nonfinite=True):
     """Returns the sizes and values of all probes of an input."""
     name = str(dtype).removeprefix("torch.")
     domain = Domain({"x": TensorSpec(name, shape)}, {}, dims)
     found = []
-    for sizes, kind in exhaust.asked(domain, dims, most):
+    for sizes, kind in exhaust.asked(domain, dims, most, nonfinite):
         x = drawn([sizes.get(each, each) for each in shape]).to(dtype)
         changes = vary({"x": x}, kind, 1, (), accepts)
         found.append(changes["x"](x))
@@ -99,6 +99,12 @@ def test_float32_has_every_exponent_and_many_mantissas():
     assert len((bits & 0x7FFFFF).unique()) > 450_000
 
 
+def test_nan_and_infinities_may_be_left_out():
+    values = torch.cat(run_all(torch.float16, ("n", 128), {"n": (1, 512)}, nonfinite=False))
+    assert bool(values.isfinite().all())
+    assert len(values.view(torch.int16).unique()) == (1 << 16) - (1 << 11)
+
+
 def test_values_are_those_that_the_original_accepts():
     def in_range(arguments, names):
         return bool(((arguments["x"] >= 0) & (arguments["x"] < 1e30)).all())
@@ -119,6 +125,6 @@ def test_another_input_keeps_its_values_but_for_a_factor_for_each_row():
 
 
 def test_a_kind_is_read_as_it_is_written():
-    every = Every("x", 2, 8)
-    assert read_kind(every.kind) == every
+    for every in (Every("x", 2, 8), Every("x", 2, 8, finite=True)):
+        assert read_kind(every.kind) == every
     assert read_kind("×8") is None
