@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kernelllm_judge.core.measured import Measured
+from kernelllm_judge.core.narrowing import following
 from kernelllm_judge.core.records import BaselineChoice, Completion, Verdict
 from kernelllm_judge.judging import Criteria, Judge
 from kernelllm_judge.render.answer_format import format_of
@@ -48,13 +49,11 @@ def judge_candidate(
     except RenderError as error:
         return "", Verdict("rejected", "render", str(error), "", judge.environment)
     criteria = criteria_of(live, speed)
-    source, verdict = candidate.source, judge.judge(candidate, criteria)
-    other = candidate.next
-    while verdict.verdict == "rejected" and other is not None:
-        if (another := judge.judge(other, criteria)).verdict != "rejected":
-            return other.source, another
-        other = other.next
-    return source, verdict
+    first = last = judge.judge(candidate, criteria)
+    other = candidate
+    while found := following(other, last):
+        other, last = found, judge.judge(found, criteria)
+    return (candidate.source, first) if last.verdict == "rejected" else (other.source, last)
 
 
 def measure_completion(judge: Judge, live: LiveTarget, completion: Completion) -> Measured:

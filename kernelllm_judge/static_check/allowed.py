@@ -189,6 +189,7 @@ NAMESPACES: dict[str, frozenset[str]] = {
         "triton.language.math": _MATH_IN_KERNELS,
         "triton.tools": [],
         "triton.tools.tensor_descriptor": ["TensorDescriptor"],
+        "triton.tools.tensor_descriptor.TensorDescriptor": ["from_tensor"],
         "triton.runtime": [],
         "triton.runtime.driver": [],
         "triton.runtime.driver.active": ["get_active_torch_device", "get_current_target"],

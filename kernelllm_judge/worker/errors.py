@@ -25,7 +25,7 @@ def describe(error: BaseException, directory: Path) -> dict[str, Any]:
     )  # without CUDA's generic advice
     message = " ".join(text.split())
     described = {"type": type(error).__name__, "message": message[:600], "line": [None, *lines][-1]}
-    return {**described, "interpreted": interpreted}
+    return described | ({"interpreted": True} if interpreted else {})
 
 
 def _compiler_words(error: BaseException) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelllm_judge.core.errors import SessionError
+from kernelllm_judge.core.narrowing import following
 from kernelllm_judge.core.records import ADOPTED, CandidateId, Target
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.outcome import Outcome
@@ -109,7 +110,8 @@ class Session:
     def judged(self, target: Target, drafts: Sequence[Outcome]) -> list[Outcome]:
         """Returns what became of drafts, in their order; judges what is not yet known.
 
-        Where the likeliest candidate of a completion is wrong, its other ones are tried, and the one that is right counts.
+        Where the likeliest candidate of a completion is wrong, its other ones are tried, and the one that is right counts; so is
+        one that is wrong at some calls only, for the others. What is adopted counts as it is.
 
         Raises:
             SessionError: the target cannot be imported, built or called, or nothing can be judged here.
@@ -118,8 +120,10 @@ class Session:
             outcomes = self._first_judged(target, drafts)
             for number, first in enumerate(outcomes):
                 outcome = first
-                while outcome.rejected and outcome.candidate and outcome.candidate.next:
-                    other = replace(first, candidate=outcome.candidate.next, verdict=None, cached=False)
+                while first.id != ADOPTED and outcome.candidate and outcome.verdict:
+                    if (found := following(outcome.candidate, outcome.verdict)) is None:
+                        break
+                    other = replace(first, candidate=found, verdict=None, cached=False)
                     [outcome] = self._first_judged(target, [other])
                 outcomes[number] = first if outcome.rejected else outcome
             return outcomes

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from kernelllm_judge.core.domains import interpretable, may_stay_open
 from kernelllm_judge.core.kernel_module import format_supports
+from kernelllm_judge.core.narrowing import following
 from kernelllm_judge.core.records import Candidate, Domain, Verdict
 from kernelllm_judge.environment import find_environment
 from kernelllm_judge.isolation.isolation import probe_isolation
@@ -243,7 +244,11 @@ def _outcome(judge: Judge, subjects: Subjects, entry: Entry, disabled: frozenset
     try:
         timing = judge.environment.device == "cuda"
         criteria = Criteria(subjects.live(entry), timing=timing, min_speedup=0.0)
-        verdict: Verdict = judge.judge(subjects.compose(entry), criteria)
+        candidate: Candidate | None = subjects.compose(entry)
+        while candidate:
+            verdict: Verdict = judge.judge(candidate, criteria)
+            # A cheat is refused as it is; an honest kernel may be accepted for fewer calls.
+            candidate = following(candidate, verdict) if entry.kind == "honest" else None
     except Exception as error:  # a judge must never raise, whatever a candidate does
         took = time.perf_counter() - start
         reason = f"the judge itself failed: {type(error).__name__}: {error}"
