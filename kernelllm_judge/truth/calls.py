@@ -62,6 +62,22 @@ class ProductsInFloat32(DispatchMode):
         return func(*wide, **(kwargs or {})).to(tensors[0].dtype)
 
 
+class WithoutShortcuts(DispatchMode):
+    """Computes what a function means where PyTorch takes a shortcut that gives NaN for infinities, such as distances by a product."""
+
+    def __init__(self) -> None:
+        """Nothing was computed otherwise so far."""
+        super().__init__()
+        self.used = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Runs one operation."""
+        if func is torch.ops.aten._euclidean_dist.default:
+            self.used = True
+            return torch.ops.aten._cdist_forward.default(*args, 2.0, 2)
+        return func(*args, **(kwargs or {}))
+
+
 def _raised(value: Any) -> Any:
     # Not by PyTorch's pytree, which takes longer than most operations of a deep network.
     if isinstance(value, torch.Tensor):

@@ -28,6 +28,7 @@ from kernelllm_judge.truth.originals import Modules, Originals
 from kernelllm_judge.truth.prepared import PreparedProbe, Updates, bytes_of, form_of, tensors_of_call
 from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.probes import Subject as Subject
+from kernelllm_judge.truth.stress import PLANTED
 from kernelllm_judge.truth.truth import Truth, is_half
 from kernelllm_judge.truth.unsupported import (
     original_errors,
@@ -241,6 +242,12 @@ class ReferenceOutputs:
             expected = self._prepare(probe, tf32=True).expected
             return expected if isinstance(expected, Expected) and self._truth.may_use_tf32(probe) else None
 
+    def _without_shortcuts(self, probe: Probe) -> Expected | None:
+        """Returns what is expected where the original takes no shortcut that loses infinities; None where it takes none anyway."""
+        with self._preparing, calls.WithoutShortcuts() as mode:
+            expected = self._prepare(probe).expected
+            return expected if mode.used and isinstance(expected, Expected) else None
+
     def _prepare(self, probe: Probe, closely: bool | None = None, tf32: bool = False) -> PreparedProbe:
         case = self.subject.case(probe.case)
         with original_errors(probe), self._originals.in_stage(RUNNING):
@@ -291,6 +298,7 @@ class ReferenceOutputs:
             large,
             self._originals.on_host,
             None if self.device.startswith("cuda") else partial(self._in_tf32, probe),
+            partial(self._without_shortcuts, probe) if probe.stress in PLANTED else None,
         )
 
     def comparable(
