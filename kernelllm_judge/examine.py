@@ -34,7 +34,7 @@ def examine(judging: Judging, plan: Plan, rules: Sequence[Rule], timer: Timer, b
         WorkerDied: the worker process ended.
     """
 
-    probes = _Probes(judging, rules, timer, beside)
+    probes = _Probes(judging, rules, timer, beside, plan.aligned)
     # Rules such as `decoy` need a probe that can tell right from wrong.
     kept = probes.run_all(plan.main)
     given = _discriminating(kept)
@@ -50,7 +50,7 @@ def examine(judging: Judging, plan: Plan, rules: Sequence[Rule], timer: Timer, b
     if found := _discriminating(kept):
         probes.check_case(kept)
         kept = None  # its inputs may be large
-    later = probes.run_all(judging.references.merged(further))
+    later = probes.run_all(judging.references.asked(further))
     if not found:
         probes.check_case(later if _discriminating(later) else kept)
     indistinct = [f"{name} would pass as its output at {where}" for where, name in probes.ran if name]
@@ -104,6 +104,8 @@ class _Probes:
     rules: Sequence[Rule]
     timer: Timer
     beside: Beside
+    aligned: bool
+    """See ``Plan``."""
     ran: list[tuple[str, str | None]] = field(default_factory=list)
     """The probes that ran, in words, each with the trivial output that would pass there."""
 
@@ -143,7 +145,7 @@ class _Probes:
         assert run is not None
         for rule in self.rules:
             with self._shared("further calls"):
-                rule.check_case(CaseRun(run))
+                rule.check_case(CaseRun(run, self.aligned))
 
     @contextlib.contextmanager
     def _shared(self, part: str) -> Iterator[None]:

@@ -273,7 +273,7 @@ class Verdict(Record):
 
     def unfenced(self) -> Verdict:
         """Returns the verdict on a candidate that is not right either where the original runs in place of what no probe ran."""
-        return replace(self, verdict="inconclusive", rule="", fence="")
+        return replace(self, verdict="inconclusive", rule="", fence="") if self.fence else self
 
     @property
     def accepted(self) -> bool:
