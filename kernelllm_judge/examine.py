@@ -91,7 +91,7 @@ def examine_decisions(
     for plan in plans:
         lacking = deciding.missing(source, judging.findings)
         found = deciding.probes_for(source, lacking, judging, plan) if plan.ranges else []
-        _Probes(judging, rules, timer, beside).run_all(found)
+        _Probes(judging, rules, timer, beside, plan.aligned).run_all(found)
     if lacking := deciding.missing(source, judging.findings):
         deciding.refuse(source, lacking, judging, plans)
 

@@ -134,6 +134,7 @@ def vary(
             changes = _named(value, numbers, seed, _with_other(accepts, varied, name, [*found, name]))
         else:
             span = spans.get(name)
+            ways: Sequence[Way]
             if every := exhaust.read_kind(kind):
                 ways = exhaust.ways(every, value, name, real_valued(value))
             else:

@@ -25,7 +25,11 @@ def describe(error: BaseException, directory: Path) -> dict[str, Any]:
     text = (
         _compiler_words(error) or str(error).split("\nSearch for `cuda")[0]
     )  # without CUDA's generic advice
-    described = {"type": type(error).__name__, "message": whole(text, 2 * LONGEST), "line": [None, *lines][-1]}
+    described = {
+        "type": type(error).__name__,
+        "message": whole(text, 2 * LONGEST),
+        "line": [None, *lines][-1],
+    }
     return described | ({"interpreted": True} if interpreted else {})
 
 
