@@ -46,8 +46,6 @@ class _Part:
     """Identifies the outputs of a piece."""
     more: Callable[[], Expected] | None = None
     """Computes the expected outputs with more effort; None: ``expected`` is all there is."""
-    large: bool = True
-    """See ``PreparedProbe``."""
     in_tf32: Callable[[], Expected | None] | None = None
     """See ``PreparedProbe``."""
 
@@ -57,16 +55,9 @@ class _Part:
         return self.expected if self.more is None else self.more()
 
     def compare(self, output: torch.Tensor, leaf: int, policy: Policy, tolerance: float | None) -> Difference:
-        """Compares these rows of one output, see ``numerics.compare``; closely if the output would be wrong.
-
-        So is an output whose errors look like steps: with few perturbations, more errors of the original do.
-        """
+        """Compares these rows of one output, see ``numerics.compare``; closely if the output would be wrong."""
         found = numerics.compare(output[self.rows], self.expected, leaf, policy, tolerance)
-        bounds = self.expected.bounds[leaf]
-        steps = self.large and isinstance(bounds, ErrorBounds) and bounds.steps
-        if self.more is None or (found.passed and not steps):
-            return found
-        if not found.passed and self._hopeless(found, output, leaf):
+        if self.more is None or found.passed or self._hopeless(found, output, leaf):
             return found
         return numerics.compare(output[self.rows], self.closely, leaf, policy, tolerance)
 
@@ -151,9 +142,10 @@ def check_updates(
     where, references = prepared.probe.describe(), judging.references
     for i, name in enumerate(prepared.updates.names):
         buffer = uploaded.state[name]
-        difference = numerics.compare(
-            buffer, prepared.updates.expected, i, references.policy, references.tolerance
-        )
+        expected, how = prepared.updates.expected, (i, references.policy, references.tolerance)
+        difference = numerics.compare(buffer, expected, *how)
+        if not difference.passed and prepared.closely is not None:
+            difference = numerics.compare(buffer, prepared.closely()[1], *how)
         untouched = torch.equal(buffer, tensors_of(prepared.module)[name])
         found = replace(difference, detail="") if untouched and not difference.passed else difference
         wrong = f"{context}`self.{name}` is {'not updated' if untouched else 'updated wrongly'}"
@@ -206,8 +198,9 @@ def _parts(
         exactly = [] if sampled else judging.rng.sample(list(unseen), min(EXACTLY, len(unseen)))
         yield from _Pieces(judging, expected, outputs, unseen, where).parts(exactly)
     else:
-        more, in_tf32 = prepared.closely, prepared.in_tf32
-        yield _Part(..., expected, where, more=more, large=prepared.large, in_tf32=in_tf32)
+        close = prepared.closely
+        more = None if close is None else lambda: close()[0]
+        yield _Part(..., expected, where, more=more, in_tf32=prepared.in_tf32)
 
 
 @dataclass(frozen=True)
