@@ -15,11 +15,11 @@ class Policy:
 
     own_factor: float = 4.0
     """The largest error of a candidate may be this many times that of the honest evaluations, in each row…"""
-    rms_factor: float = 2.0
-    """…and the root mean square of its errors this many times theirs, in each row, in each column and in all: three further
-    roundings as large as theirs are no more…"""
-    rms_chance: float = 4.0
-    """…plus this many standard deviations, about 1/√n, that the root mean square of n errors has by chance."""
+    rms_factor: float = 1.75
+    """…and the root mean square of its errors this many times theirs, in each row, in each column and in all: that of three
+    roundings is √3 times that of one…"""
+    rms_chance: float = 2.0
+    """…and 1/√n times so much more for n errors, whose root mean square differs by a half to one 1/√n by chance."""
     single_eps: float = 16.0
     """What a dozen roundings of a float32 or float64 computation may come to is always allowed, in ``eps``, and √n more for
     sums of n terms, which drift like a random walk…"""

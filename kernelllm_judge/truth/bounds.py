@@ -39,7 +39,9 @@ class ErrorBounds:
     """Largest error of each row in most evaluations, times as much, or by perturbations, ``(rows, 1)``. Rows that err more have
     a bound of their own; nothing follows from them for columns, or for all rows together."""
     rows: torch.Tensor
-    """Root mean square of each row's errors in honest evaluations, ``(rows, 1)``. See ``Policy.together``."""
+    """Root mean square of each row's errors, the largest of honest evaluations, ``(rows, 1)``. See ``Policy.together``…"""
+    typical: torch.Tensor
+    """…and in most of them."""
     groups: tuple[torch.Tensor, ...]
     """Root mean square allowed in each column and short row, see ``Errors``."""
     exceptions: int
@@ -161,7 +163,9 @@ def derive_bounds(
     spreads = torch.stack([e.rows for e in errors] or [nothing])
     most = torch.maximum(nothing, worst.amax(0))
     moved = torch.stack([nothing, *(e.worst for e in moves)]).amax(0)
+    least_spread = torch.stack([nothing, *(e.rows for e in moves)]).amax(0)
     floors = 0.0 if errors and is_half(ruler.dtype) else floor
+    least_spread = least_spread.clamp_min(floors)
     groups = []
     for number, size in enumerate(ruler.sizes):
         own = torch.stack([floors * size, *(e.groups[number] for e in (*errors, *moves))]).amax(0)
@@ -173,7 +177,8 @@ def derive_bounds(
         sensitivity,
         floor,
         torch.maximum(policy.own_factor * torch.maximum(nothing, worst.median(0).values), moved),
-        torch.stack([nothing.clamp_min(floors), spreads.amax(0), *(e.rows for e in moves)]).amax(0),
+        torch.maximum(least_spread, spreads.amax(0)),
+        torch.maximum(least_spread, spreads.median(0).values),
         tuple(groups),
         *_exceptions(worst, spreads, floor, policy),
     )

@@ -142,7 +142,9 @@ def compare(
         detail = _where(misplaced, got, original, expected.start) if described else ""
         return Difference(False, math.inf, 0.0, detail, PLACES)
     least, width = 0.0 if tolerance is None else tolerance, exact.numel() // len(bounds.rows)
-    shares = rows.together / bounds.rows[:, 0].clamp_min(max(least, 1e-300))
+    shares, usual = (
+        rows.together / rms_of[:, 0].clamp_min(max(least, 1e-300)) for rms_of in (bounds.rows, bounds.typical)
+    )
     off = (rows.wrong > 0) | ~(shares <= policy.together(width))
     apart = off | (rows.error > bounds.usual[:, 0].clamp_min(floor))
     worst, uneven = rows.ratio.argmax(), shares.argmax()  # NaN is the largest
@@ -151,7 +153,7 @@ def compare(
     figures += [
         torch.where(off, rows.together, 0.0).amax(),
         uneven,
-        rms(torch.where(apart, 0.0, shares)[:, None], 0)[0, 0],
+        rms(torch.where(apart, 0.0, usual)[:, None], 0)[0, 0],
     ]
     figures += [torch.take(figure, worst) for figure in (rows.place, rows.error, rows.allowed)]
     figures += [torch.take(figure, uneven) for figure in (rows.together, shares)]
@@ -173,9 +175,8 @@ def compare(
         detail = f"together in the row {_where(int(row) * width, got, shown, expected.start)}"
         return Difference(False, together, policy.together(width) * together / share, detail, TOGETHER)
     if not whole <= policy.together(exact.numel()):
-        scaled = whole / share * together if share else whole
-        detail = "in all elements together"
-        return Difference(False, scaled, scaled / whole * policy.together(exact.numel()), detail, TOGETHER)
+        detail = "in all elements together, in units of the original's errors"
+        return Difference(False, whole, policy.together(exact.numel()), detail, TOGETHER)
     rest = (
         torch.where(apart[:, None], as_rows(exact).to(got.dtype), as_rows(got)).view_as(got)
         if unusual
