@@ -78,7 +78,8 @@ class _Part:
         if not isinstance(self.expected.bounds[leaf], ErrorBounds):
             return False
         if math.isfinite(found.measured):
-            return found.measured > HOPELESS * found.allowed
+            # What is larger than its whole row may be noise where the exact result is 0.
+            return HOPELESS * found.allowed < found.measured <= 2.0
         numbers = self.expected.original[leaf].isfinite() & self.expected.exact[leaf].isfinite()
         return bool((output[self.rows].isnan() & numbers).any())
 

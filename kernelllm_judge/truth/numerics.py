@@ -7,6 +7,7 @@ derives the bounds.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -149,26 +150,24 @@ def compare(
     apart = off | (rows.error > bounds.usual[:, 0].clamp_min(floor))
     worst, uneven = rows.ratio.argmax(), shares.argmax()  # NaN is the largest
     # All of it is read at once: on a GPU each read waits.
-    figures = [off.sum(), apart.any(), rows.wrong.sum(), torch.where(off, rows.error, 0.0).amax()]
-    figures += [
-        torch.where(off, rows.together, 0.0).amax(),
-        uneven,
+    figures = [
+        off.sum(),
+        apart.any(),
+        rows.wrong.sum(),
         rms(torch.where(apart, 0.0, usual)[:, None], 0)[0, 0],
     ]
-    figures += [torch.take(figure, worst) for figure in (rows.place, rows.error, rows.allowed)]
-    figures += [torch.take(figure, uneven) for figure in (rows.together, shares)]
-    count, unusual, wrong, farthest, uneven_off, row, whole, place, measured, allowed, together, share = (
-        torch.stack([figure.double() for figure in figures]).tolist()
-    )
-    excused = (
-        count <= bounds.exceptions and farthest <= bounds.farthest[0] and uneven_off <= bounds.farthest[1]
-    )
+    figures += [torch.where(off, of_row, 0.0).amax() for of_row in (rows.error, rows.together)]
+    figures += [torch.take(of_row, worst) for of_row in (rows.place, rows.error, rows.allowed)]
+    figures += [uneven, *(torch.take(of_row, uneven) for of_row in (rows.together, shares))]
+    count, unusual, wrong, whole, *farthest, place, measured, allowed, row, together, share = torch.stack(
+        [figure.double() for figure in figures]
+    ).tolist()
+    excused = count <= bounds.exceptions and all(map(operator.le, farthest, bounds.farthest))
     if count and not excused:
         if not described:
             return Difference(False, measured, allowed)
-        shown = (
-            exact if math.isfinite(measured) else original
-        )  # which has the NaN or infinity that is asked for
+        # The original has the NaN or infinity that is asked for.
+        shown = exact if math.isfinite(measured) else original
         if wrong:
             bound = bounds.which(int(place) // width, allowed, floor, tolerance is not None)
             return Difference(False, measured, allowed, _where(int(place), got, shown, expected.start), bound)
@@ -177,14 +176,11 @@ def compare(
     if not whole <= policy.together(exact.numel()):
         detail = "in all elements together, in units of the original's errors"
         return Difference(False, whole, policy.together(exact.numel()), detail, TOGETHER)
-    rest = (
-        torch.where(apart[:, None], as_rows(exact).to(got.dtype), as_rows(got)).view_as(got)
-        if unusual
-        else got
-    )
+    if unusual:
+        got = torch.where(apart[:, None], as_rows(exact).to(got.dtype), as_rows(got)).view_as(got)
     if count:
-        measured, allowed = farthest, bounds.farthest[0]
-    return _off_together(rest, bounds, least) or Difference(True, measured, allowed, expected.note)
+        measured, allowed = farthest[0], bounds.farthest[0]
+    return _off_together(got, bounds, least) or Difference(True, measured, allowed, expected.note)
 
 
 @dataclass(frozen=True)
@@ -224,9 +220,8 @@ def _by_row(got: torch.Tensor, expected: Expected, leaf: int, floor: float) -> t
             close |= _accepted_nonfinite(g, o, t, allowed, expected.free)
             misplaced = ~close & (g.isfinite() != o.isfinite())
             if bool(misplaced.any()):
-                return _Rows(*t.new_zeros(6, 0)), start * t.shape[1] + int(
-                    misplaced.reshape(-1).byte().argmax()
-                )
+                first = int(misplaced.reshape(-1).byte().argmax())
+                return _Rows(*t.new_zeros(6, 0)), start * t.shape[1] + first
             numbers = t.isfinite() & g.isfinite()
             error = torch.where(numbers, error, torch.where(close, 0.0, math.inf))
         highest, worst = (error / allowed).max(1, keepdim=True)

@@ -250,7 +250,7 @@ def test_a_kernel_may_round_where_tiny_numbers_cancel(reduction, stress):
     assert float(prepared.arguments["x"].abs().max()) < 1e-37
     [out] = prepared.expected.original
     assert float(out.abs().max()) < 1e-9
-    assert compare(out + 8e-8 / (out.numel() / 6), prepared.expected, 0, POLICY, None).passed
+    assert found(out + 8e-8 / (out.numel() / 6), prepared).passed
     assert not found(out + 1e-5, prepared).passed
 
 
@@ -347,7 +347,7 @@ def test_few_elements_of_a_buffer_leave_the_bounds_of_outputs_as_they_are():
         return prepare(references(lambda: Keeping(kept, torch.tanh))).expected.bounds[0]
 
     few, many = bounds(lambda x: x.mean(0)[:1]), bounds(lambda x: x * 2)
-    assert torch.equal(few.own, many.own) and few.steps == many.steps
+    assert torch.equal(few.worst, many.worst)
 
 
 def test_an_update_that_nothing_shows_is_refused():
@@ -487,7 +487,7 @@ def test_half_precision_is_no_trivial_output_where_a_sum_may_drift_as_much():
         return x.bfloat16().sin().float()
 
     # So many terms as would allow such errors fill gigabytes; here each one allows as much as those together.
-    many = references(of(in_half), policy=dataclasses.replace(POLICY, terms_eps=1e4))
+    many = references(of(in_half), policy=dataclasses.replace(POLICY, single_eps=1e6))
     assert prepare(many).trivial is None
 
 
@@ -634,12 +634,5 @@ def test_rows_that_take_another_key_under_stress_are_right_if_looked_at_closely(
         return [compare(*pair, 0, POLICY, None) for pair in zip(outputs, expected, strict=True)]
 
     assert not all(difference.passed for difference in compared(probe.expected for probe in probes))
-    closely = compared(probe.closely() for probe in probes)
+    closely = compared(probe.closely()[0] for probe in probes)
     assert all(difference.passed for difference in closely), closely
-
-
-def test_rows_take_another_key_in_half_precision_under_stress_only():
-    half = references(OneKey, lambda n: torch.randn(48, 64).bfloat16())
-    assert prepare(half, "").closely is None
-    single = references(lambda: OneKey(torch.float32), lambda n: torch.randn(48, 64))
-    assert prepare(single, "×8", "stress").closely is None
