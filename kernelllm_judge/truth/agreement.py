@@ -17,7 +17,6 @@ from kernelllm_judge.truth.rows import (
     as_rows,
     chunks,
     group_rms,
-    group_sizes,
     largest,
     row_scale,
     together_dims,
@@ -41,9 +40,7 @@ def every(flags: Iterable[torch.Tensor | bool]) -> bool:
 
 def agrees(got: torch.Tensor, original: torch.Tensor, policy: Policy, tolerance: float | None = None) -> bool:
     """Whether an output is right because the original is. For the arguments see ``agrees_together``."""
-    return bool(each_agrees(got, original, policy, tolerance)) or bool(
-        agrees_together(got, original, policy, tolerance)
-    )
+    return any(bool(agree(got, original, policy, tolerance)) for agree in (each_agrees, agrees_together))
 
 
 def each_agrees(
@@ -90,7 +87,7 @@ def agrees_together(
         flags.append((close | (g == o) | (g.isnan() & o.isnan())).all())
     peak = largest(original).double().clamp_min(torch.finfo(got.dtype).tiny)
     for dim in together_dims(original):
-        size = group_sizes(original, dim, peak, policy)
+        size = group_rms(None, original, dim, peak, policy)
         flags.append((group_rms(got, original, dim, peak, policy) <= floor / 2 * size).all())
     return torch.stack(flags).all()
 

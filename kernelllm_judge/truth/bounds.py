@@ -85,6 +85,7 @@ class Derivation:
         self._known = exact is not None
         self._moves: list[Errors] = []
         self._errors: list[Errors] = []
+        self._elsewhere: list[Errors] = []
         self._sensitivity: torch.Tensor | None = None
         self._values: list[torch.Tensor] = []
         """What an integer leaf may be, too."""
@@ -120,9 +121,9 @@ class Derivation:
 
     def add(self, leaf: torch.Tensor, exact: torch.Tensor | None) -> None:
         """Adds what an honest evaluation gives, at other inputs if it comes with the exact leaf there."""
-        elsewhere = exact is not None
-        if self._original.is_floating_point() and self._known and not (elsewhere and self._steady):
-            self._errors.append(self._ruler.errors(leaf, exact))
+        there = self._errors if exact is None else self._elsewhere
+        if self._original.is_floating_point() and self._known and not (exact is not None and self._steady):
+            there.append(self._ruler.errors(leaf, exact))
 
     def bounds(
         self, elements: int, terms: int, usual: float | None
@@ -131,12 +132,14 @@ class Derivation:
         if not self._original.is_floating_point():
             return tuple(value for value in self._values if not torch.equal(value, self._original))
         floor = floor_of(self._original, elements, self._policy, terms)
-        return derive_bounds(self._ruler, self._errors, self._moves, self._sensitivity, floor, usual)
+        found = self._errors, self._elsewhere, self._moves
+        return derive_bounds(self._ruler, *found, self._sensitivity, floor, usual)
 
 
 def derive_bounds(
     ruler: Ruler,
     errors: Sequence[Errors],
+    elsewhere: Sequence[Errors],
     moves: Sequence[Errors],
     sensitivity: torch.Tensor | None,
     floor: float,
@@ -146,6 +149,7 @@ def derive_bounds(
 
     Args:
         errors: of honest evaluations. None, where float64 is unavailable.
+        elsewhere: the same at inputs with other last digits.
         moves: how far small perturbations of the inputs move it.
         sensitivity: the same for each element.
         usual: the output's largest magnitude where it is not stressed; None: what it is here.
@@ -159,8 +163,9 @@ def derive_bounds(
         parts = [as_rows(truth)[start:stop] for start, stop in chunks(as_rows(truth), policy)]
         zeros = torch.cat([(part == 0).all(1, keepdim=True) for part in parts])  # what overflows has no scale
         nothing = torch.where(zeros, nothing.clamp_min(digits / least), nothing)
-    worst = torch.stack([e.worst for e in errors] or [nothing])
-    spreads = torch.stack([e.rows for e in errors] or [nothing])
+    every = (*errors, *elsewhere)
+    worst = torch.stack([e.worst for e in every] or [nothing])
+    spreads = torch.stack([e.rows for e in every] or [nothing])
     most = torch.maximum(nothing, worst.amax(0))
     moved = torch.stack([nothing, *(e.worst for e in moves)]).amax(0)
     least_spread = torch.stack([nothing, *(e.rows for e in moves)]).amax(0)
@@ -168,7 +173,7 @@ def derive_bounds(
     least_spread = least_spread.clamp_min(floors)
     groups = []
     for number, size in enumerate(ruler.sizes):
-        own = torch.stack([floors * size, *(e.groups[number] for e in (*errors, *moves))]).amax(0)
+        own = torch.stack([floors * size, *(e.groups[number] for e in (*every, *moves))]).amax(0)
         own = torch.where(size > 0, own, own.clamp_min(digits / ruler.peak)).clamp_min(least / ruler.peak)
         groups.append(policy.together(truth.numel() // max(len(size), 1)) * own)
     return ErrorBounds(
@@ -176,12 +181,18 @@ def derive_bounds(
         policy.own_factor * most,
         sensitivity,
         floor,
-        torch.maximum(policy.own_factor * torch.maximum(nothing, worst.median(0).values), moved),
+        torch.maximum(policy.own_factor * torch.maximum(nothing, _usual(worst, len(errors))), moved),
         torch.maximum(least_spread, spreads.amax(0)),
-        torch.maximum(least_spread, spreads.median(0).values),
+        torch.maximum(least_spread, _usual(spreads, len(errors))),
         tuple(groups),
         *_exceptions(worst, spreads, floor, policy),
     )
+
+
+def _usual(errors: torch.Tensor, here: int) -> torch.Tensor:
+    """Returns the larger of the errors of so many evaluations at the inputs themselves, and of the median one elsewhere."""
+    parts = errors[: here or 1].amax(0), errors[here:].median(0).values if len(errors) > here else errors[0]
+    return torch.maximum(*parts)
 
 
 def _exceptions(

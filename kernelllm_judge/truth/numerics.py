@@ -107,7 +107,7 @@ def expect(
         terms = max(terms, each.terms)
         for i, leaf in enumerate(found):
             if fits(each.leaves, i) and (each.exact is None or fits(each.exact, i)):
-                leaf.add(each.leaves[i], each.exact and each.exact[i])
+                leaf.add(each.leaves[i], None if each.exact is None else each.exact[i])
     bounds = tuple(leaf.bounds(elements, terms, usual(i)) for i, leaf in enumerate(found))
     return Expected(structure, tuple(original), tuple(leaf.truth for leaf in found), bounds, free, note)
 

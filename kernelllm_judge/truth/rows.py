@@ -6,7 +6,7 @@ Few values are read in between: each read waits for the GPU, which several proce
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,7 +24,7 @@ ROW = 32
 
 
 def group_rms(
-    truth: torch.Tensor,
+    truth: torch.Tensor | None,
     value: torch.Tensor,
     dim: int,
     peak: float | torch.Tensor,
@@ -32,42 +32,19 @@ def group_rms(
     *,
     finite: bool = False,
 ) -> torch.Tensor:
-    """Returns the root mean square of the differences in each group, relative to ``peak``.
+    """Returns the root mean square in each group of elements along ``dim`` of ``(rows, last dimension)``, relative to ``peak``.
 
-    ``finite`` says that all elements of both are known to be.
+    It is that of the differences from ``truth``, or of the elements if that is None. ``finite`` says that all are known to be.
     """
-    wide, other = (x.reshape(-1, x.shape[-1]) for x in (truth, value))
-    return _in_groups(
-        (
-            distance(other[start:stop].double(), wide[start:stop], finite=finite).div_(peak)
-            for start, stop in chunks(wide, policy)
-        ),
-        dim,
-        wide.shape[dim],
-    )
-
-
-def group_sizes(
-    value: torch.Tensor, dim: int, peak: float | torch.Tensor, policy: Policy, *, finite: bool = False
-) -> torch.Tensor:
-    """Returns the root mean square of the elements in each group, see ``group_rms``."""
-    wide = value.reshape(-1, value.shape[-1])
-    parts = (wide[start:stop].double() / peak for start, stop in chunks(wide, policy))
-    return _in_groups(
-        (part if finite else part.nan_to_num_(0.0, 0.0, 0.0) for part in parts), dim, wide.shape[dim]
-    )
-
-
-def _in_groups(parts: Iterable[torch.Tensor], dim: int, size: int) -> torch.Tensor:
-    """Returns root mean squares over groups of ``size`` elements along ``dim``; rows come in parts."""
-    norms = [torch.linalg.vector_norm(part, dim=dim) for part in parts]
+    matrix = value.reshape(-1, value.shape[-1])
+    wide = None if truth is None else truth.reshape(matrix.shape)
+    norms = []
+    for start, stop in chunks(matrix, policy):
+        part = matrix[start:stop].double()
+        off = distance(part, 0.0 if wide is None else wide[start:stop], finite=finite)
+        norms.append(torch.linalg.vector_norm(off.div_(peak), dim=dim))
     whole: torch.Tensor = torch.cat(norms) if dim else torch.linalg.vector_norm(torch.stack(norms), dim=0)
-    return whole / math.sqrt(size)
-
-
-def only_finite(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the tensor with zeros where it is not finite."""
-    return tensor if all_finite(tensor) else tensor.nan_to_num(0.0, 0.0, 0.0)
+    return whole / math.sqrt(matrix.shape[dim])
 
 
 def largest(tensor: torch.Tensor) -> torch.Tensor:
@@ -95,7 +72,7 @@ def row_scale(rows: torch.Tensor, alike: float = ALIKE) -> torch.Tensor:
     return torch.minimum(rms(size, 1), rms(rest, 1).clamp_min(1.0))
 
 
-def distance(value: torch.Tensor, truth: torch.Tensor, *, finite: bool = False) -> torch.Tensor:
+def distance(value: torch.Tensor, truth: torch.Tensor | float, *, finite: bool = False) -> torch.Tensor:
     """Returns the absolute difference where both are finite; 0 elsewhere. ``finite`` says that all are known to be."""
     off = (value - truth).abs_()
     return off if finite else off.nan_to_num_(0.0, 0.0, 0.0)
@@ -187,7 +164,7 @@ class Ruler:
     def sizes(self) -> tuple[torch.Tensor, ...]:
         """The root mean square of each group of exact elements."""
         return tuple(
-            group_sizes(self.truth, dim, self.peak, self.policy, finite=self.finite) for dim in self.dims
+            group_rms(None, self.truth, dim, self.peak, self.policy, finite=self.finite) for dim in self.dims
         )
 
     def errors(
