@@ -18,8 +18,9 @@ class Policy:
     rms_factor: float = 1.75
     """…and the root mean square of its errors this many times theirs, in each row, in each column and in all: that of three
     roundings is √3 times that of one…"""
-    rms_chance: float = 2.0
-    """…and 1/√n times so much more for n errors, whose root mean square differs by a half to one 1/√n by chance."""
+    rms_chance: float = 5.0
+    """…and 1/√n times so much more for n errors: their root mean square differs by about one 1/√n by chance, and by more where
+    a few of them decide."""
     single_eps: float = 16.0
     """What a dozen roundings of a float32 or float64 computation may come to is always allowed, in ``eps``, and √n more for
     sums of n terms, which drift like a random walk…"""

@@ -93,7 +93,7 @@ def test_a_candidate_may_err_as_the_original_does():
     noisy = x * (1 + 1e-4 * torch.randn(x.shape))
     exact = x.double()
     also_noisy = x * (1 + 1e-4 * torch.randn(x.shape))
-    others = [Evaluation([x * (1 + 1e-4 * torch.randn(x.shape))]) for _ in range(12)]
+    others = [Evaluation([x * (1 + 1e-4 * torch.randn(x.shape))]) for _ in range(24)]
     assert compare(also_noisy, expect(noisy, exact, evaluations=others), 0, POLICY, None).passed
     assert not compare(also_noisy, expect(x), 0, POLICY, None).passed
 
