@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -12,27 +13,25 @@ class Policy:
     Errors are relative to the output's scale; ``eps`` is the output dtype's machine epsilon.
     """
 
-    own_error_factor: float = 4.0
-    """A candidate's error against float64 may be this many times the original's own…"""
-    noise: float = 0.05
-    """Own error of a row above which its values are noise, as where two nearly equal numbers were subtracted…"""
-    noise_factor: float = 64.0
-    """…and a candidate's error there may be this many times as large."""
+    own_factor: float = 4.0
+    """The largest error of a candidate may be this many times that of the honest evaluations, in each row…"""
+    rms_factor: float = 1.75
+    """…and the root mean square of its errors this many times theirs, in each row, in each column and in all: that of three
+    roundings is √3 times that of one…"""
+    rms_chance: float = 5.0
+    """…and 1/√n times so much more for n errors: their root mean square differs by about one 1/√n by chance, and by more where
+    a few of them decide."""
     single_eps: float = 16.0
-    """…or this many ``eps``, for float32 and float64 outputs."""
-    terms_eps: float = 1.0
-    """…plus this many ``eps`` times the square root of input elements per output element, for float32 and
-    float64: sequential sums, by atomics for example, drift like a random walk…"""
+    """What a dozen roundings of a float32 or float64 computation may come to is always allowed, in ``eps``, and √n more for
+    sums of n terms, which drift like a random walk…"""
     most_terms: int = 1 << 16
-    """…but no more elements than this, unless they are products: longer sums are added up in blocks."""
+    """…but of no more terms, unless they are products: longer sums are added up in blocks."""
     half_eps: float = 1.5
-    """…or this many ``eps``, for float16 and bfloat16 outputs: one rounding of a float32 result is half
-    an eps."""
+    """Largest error in ``eps`` that is always allowed for float16 and bfloat16: three roundings."""
     conditioning_eps: float = 8.0
-    """…or as much as the exact result changes when the inputs are perturbed by this many float32 ``eps``."""
-    outlier_share: float = 1e-3
-    """Share of elements that may err more, where the original has such elements too: at steps, as in
-    rounding."""
+    """As much as the exact result changes when inputs and weights are perturbed by this many float32 ``eps`` is allowed."""
+    honest_runs: int = 12
+    """Evaluations at inputs with other last digits, each in two orders, for a candidate that would be wrong without them."""
     chunk_elements: int = 1 << 24
     """Elements that are compared at once."""
     slice_bytes: int = 1 << 26
@@ -68,3 +67,7 @@ class Policy:
     elsewhere in memory (``python -m benchmarks noise`` measures this)."""
     clock_tolerance: float = 0.10
     """Share by which the worker's clock may report less than the judge's, plus 3 µs."""
+
+    def together(self, count: int) -> float:
+        """Returns how many times as large the root mean square of so many errors may be as that of honest ones."""
+        return self.rms_factor * (1 + self.rms_chance / math.sqrt(max(count, 1)))

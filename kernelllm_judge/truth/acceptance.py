@@ -31,7 +31,7 @@ ALIKE = 1.25
 """…of which any may be made as often as this."""
 
 ROUGHEST = 128.0
-"""Largest error where it need not be usual: 4 % for float32, with which values are no noise yet (``Policy.noise``)."""
+"""Largest error where it need not be usual: 4 % for float32, with which values are no noise yet."""
 
 TRIED_ELEMENTS = 1 << 22
 """Most elements of an input that is tried on the CPU first."""

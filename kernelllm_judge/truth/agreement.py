@@ -12,8 +12,16 @@ import torch
 
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.truth import fused
-from kernelllm_judge.truth.rows import as_rows, chunks, group_rms, group_sizes, largest, row_scale, unit_of
-from kernelllm_judge.truth.together import together_dims
+from kernelllm_judge.truth.bounds import is_half
+from kernelllm_judge.truth.rows import (
+    as_rows,
+    chunks,
+    group_rms,
+    largest,
+    row_scale,
+    together_dims,
+    unit_of,
+)
 
 ALIKE = 0.9
 """Elements of the original's that come so near to a row's largest may come even nearer to it exactly, see ``row_scale``."""
@@ -32,9 +40,7 @@ def every(flags: Iterable[torch.Tensor | bool]) -> bool:
 
 def agrees(got: torch.Tensor, original: torch.Tensor, policy: Policy, tolerance: float | None = None) -> bool:
     """Whether an output is right because the original is. For the arguments see ``agrees_together``."""
-    return bool(each_agrees(got, original, policy, tolerance)) or bool(
-        agrees_together(got, original, policy, tolerance)
-    )
+    return any(bool(agree(got, original, policy, tolerance)) for agree in (each_agrees, agrees_together))
 
 
 def each_agrees(
@@ -59,8 +65,7 @@ def agrees_together(
 ) -> torch.Tensor:
     """Returns whether an output is so near to the original's that the original's own error makes up for the rest.
 
-    Half of the error that is always allowed may lie between both, in every element, and all of it in a group of
-    elements together.
+    Half of the error that is always allowed may lie between both, in every element, and in a group of elements together.
 
     Args:
         original: the original's, of the same shape and dtype.
@@ -82,14 +87,14 @@ def agrees_together(
         flags.append((close | (g == o) | (g.isnan() & o.isnan())).all())
     peak = largest(original).double().clamp_min(torch.finfo(got.dtype).tiny)
     for dim in together_dims(original):
-        size = group_sizes(original, dim, peak, policy)
-        flags.append((group_rms(got, original, dim, peak, policy) <= floor * size).all())
+        size = group_rms(None, original, dim, peak, policy)
+        flags.append((group_rms(got, original, dim, peak, policy) <= floor / 2 * size).all())
     return torch.stack(flags).all()
 
 
 def _floor(dtype: torch.dtype, policy: Policy, tolerance: float | None) -> float:
-    eps = torch.finfo(dtype).eps
-    floor = (policy.single_eps if dtype in (torch.float32, torch.float64) else policy.half_eps) * eps
+    # In half precision one more rounding is much of what elements may be off together, so they have to be equal.
+    floor = 0.0 if is_half(dtype) else policy.single_eps * torch.finfo(dtype).eps
     return min(floor, floor if tolerance is None else tolerance)
 
 

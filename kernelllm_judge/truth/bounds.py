@@ -1,27 +1,18 @@
-"""Derives how large an error of a floating output may be. ``docs/explanation/numerics.md`` explains the bounds."""
+"""Derives how large an error of a floating output may be: from the errors that honest evaluations of the original make.
+
+``docs/explanation/numerics.md`` explains the bounds.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
 from kernelllm_judge.policy import Policy
-from kernelllm_judge.truth import fused
-from kernelllm_judge.truth.jumps import Jumps, find_jumps
-from kernelllm_judge.truth.rows import (
-    as_rows,
-    chunks,
-    distance,
-    finite_sum,
-    least_unit,
-    rms,
-    row_scale,
-    unit_of,
-)
-from kernelllm_judge.truth.together import Together, derive_together, rank
+from kernelllm_judge.truth.rows import Errors, Ruler, all_finite, as_rows, chunks, least_unit, ruler_of
 
 ROUNDING = "rounding"
 OWN = "the original's own error"
@@ -35,34 +26,34 @@ EQUALITY = "equality"
 
 @dataclass(frozen=True)
 class ErrorBounds:
-    """How far one floating output may be from the float64 one. Errors are relative to ``|exact| + scale``."""
+    """How far one floating output may be from the float64 one."""
 
-    scale: torch.Tensor
-    """Magnitude of each row of the exact output, ``(rows, 1)``, float64; see ``rows.row_scale``."""
-    own: torch.Tensor
-    """Error allowed in each row because of the original's own error, ``(rows, 1)``, float64."""
+    ruler: Ruler
+    worst: torch.Tensor
+    """Largest error allowed in each row because of the original's, ``(rows, 1)``."""
     sensitivity: torch.Tensor | None
-    """Change of each element of the exact output under small perturbations of the inputs, ``(rows,
-    width)``, float32."""
-    outliers: int
-    """How many elements may err more, because about as many of the original's elements do…"""
-    worst: float
-    """…and their largest allowed error."""
-    jumps: Jumps | None
-    """Which rows may err more."""
-    finite: bool
-    """Whether all elements of original and exact output are finite."""
+    """Change of each element of the exact output under small perturbations of the inputs, ``(rows, width)``, float32."""
     floor: float
     """Error that is always allowed, in every element."""
-    together: tuple[Together, ...]
-    steps: bool
-    """Whether elements of the original's err more than is usual, as at a step: then nothing follows from all together."""
+    usual: torch.Tensor
+    """Largest error of each row in most evaluations, times as much, or by perturbations, ``(rows, 1)``. Rows that err more have
+    a bound of their own; nothing follows from them for columns, or for all rows together."""
+    rows: torch.Tensor
+    """Root mean square of each row's errors, the largest of honest evaluations, ``(rows, 1)``. See ``Policy.together``…"""
+    typical: torch.Tensor
+    """…and in most of them."""
+    groups: tuple[torch.Tensor, ...]
+    """Root mean square allowed in each column and short row, see ``Errors``."""
+    exceptions: int
+    """Other rows that may err more, because rounding decides in them…"""
+    farthest: tuple[float, float]
+    """…and their largest allowed error, and root mean square of errors."""
 
     def which(self, row: int, allowed: float, floor: float, stated: bool) -> str:
         """Says which bound allows an element so much in its row; ``floor`` is a tolerance if one is ``stated``."""
         if allowed <= floor:
             return TOLERANCE if stated else ROUNDING
-        return OWN if allowed <= float(self.own[row]) else SENSITIVITY
+        return OWN if allowed <= float(self.worst[row]) else SENSITIVITY
 
 
 def floor_of(output: torch.Tensor, elements: int, policy: Policy, terms: int = 0) -> float:
@@ -71,113 +62,151 @@ def floor_of(output: torch.Tensor, elements: int, policy: Policy, terms: int = 0
     ``terms`` are known to be added up in an element.
     """
     eps = torch.finfo(output.dtype).eps
-    if output.dtype not in (torch.float32, torch.float64):
+    if is_half(output.dtype):
         return policy.half_eps * eps
     most = max(terms, min(elements / max(output.numel(), 1), policy.most_terms))
-    return (policy.single_eps + policy.terms_eps * math.sqrt(most)) * eps
+    return (policy.single_eps + math.sqrt(most)) * eps
+
+
+def is_half(dtype: torch.dtype) -> bool:
+    """Whether a dtype has half precision."""
+    return dtype in (torch.float16, torch.bfloat16)
+
+
+class Derivation:
+    """Derives the bounds of one leaf from evaluations, of which each is measured as it comes and not kept."""
+
+    def __init__(
+        self, original: torch.Tensor, exact: torch.Tensor | None, policy: Policy, *, free: bool, steady: bool
+    ) -> None:
+        """Starts with the original's evaluation. For the arguments see ``numerics.expect``."""
+        self._policy = policy
+        self._original = original
+        self._known = exact is not None
+        self._moves: list[Errors] = []
+        self._errors: list[Errors] = []
+        self._elsewhere: list[Errors] = []
+        self._sensitivity: torch.Tensor | None = None
+        self._values: list[torch.Tensor] = []
+        """What an integer leaf may be, too."""
+        if not original.is_floating_point():
+            # One that changes with the inputs' last digits has no single right value. Which of several equal inputs an index
+            # names stays the original's choice: perturbations would choose at random.
+            self._values = [] if exact is None else [exact]
+            self.truth = original
+            return
+        self.truth = original.double() if exact is None else exact.contiguous()
+        if free and not all_finite(original):
+            self.truth = torch.where(original.isfinite(), self.truth, original.double())
+        self._ruler = ruler_of(original, self.truth, policy)
+        self._steady = steady and torch.equal(original.double(), self.truth)
+        if self._known:
+            self._errors = [self._ruler.errors(original)]
+            if is_half(original.dtype):
+                # One rounding, also of numbers that need none.
+                self._moves += [
+                    self._ruler.errors((self.truth * factor).to(original.dtype).double() / factor)
+                    for factor in (4 / 3, 8 / 7)
+                ]
+
+    def move(self, near: torch.Tensor) -> None:
+        """Adds the exact leaf for slightly perturbed inputs."""
+        if not self._original.is_floating_point():
+            self._values.append(near)
+        elif self._known and not self._steady:
+            if self._sensitivity is None:
+                shape = as_rows(self.truth).shape
+                self._sensitivity = torch.zeros(shape, dtype=torch.float32, device=self.truth.device)
+            self._moves.append(self._ruler.errors(near, into=self._sensitivity))
+
+    def add(self, leaf: torch.Tensor, exact: torch.Tensor | None) -> None:
+        """Adds what an honest evaluation gives, at other inputs if it comes with the exact leaf there."""
+        there = self._errors if exact is None else self._elsewhere
+        if self._original.is_floating_point() and self._known and not (exact is not None and self._steady):
+            there.append(self._ruler.errors(leaf, exact))
+
+    def bounds(
+        self, elements: int, terms: int, usual: float | None
+    ) -> ErrorBounds | tuple[torch.Tensor, ...]:
+        """Returns the bounds; for integers and booleans the other values that are right."""
+        if not self._original.is_floating_point():
+            return tuple(value for value in self._values if not torch.equal(value, self._original))
+        floor = floor_of(self._original, elements, self._policy, terms)
+        found = self._errors, self._elsewhere, self._moves
+        return derive_bounds(self._ruler, *found, self._sensitivity, floor, usual)
 
 
 def derive_bounds(
-    original: torch.Tensor,
-    truth: torch.Tensor,
-    nearby: list[torch.Tensor],
-    known: bool,
-    policy: Policy,
-    elements: int,
-    others: Sequence[tuple[torch.Tensor, torch.Tensor]],
-    terms: int = 0,
-    jumping: Sequence[torch.Tensor] = (),
+    ruler: Ruler,
+    errors: Sequence[Errors],
+    elsewhere: Sequence[Errors],
+    moves: Sequence[Errors],
+    sensitivity: torch.Tensor | None,
+    floor: float,
+    usual: float | None,
 ) -> ErrorBounds:
-    """Derives the bounds of one floating leaf.
+    """Derives the bounds of one leaf.
 
-    ``others`` are results whose errors count as the original's own, ``jumping`` errors of rows in further runs, see ``jumps``.
-    Corrects ``truth`` where float64's range changes the meaning.
+    Args:
+        errors: of honest evaluations. None, where float64 is unavailable.
+        elsewhere: the same at inputs with other last digits.
+        moves: how far small perturbations of the inputs move it.
+        sensitivity: the same for each element.
+        usual: the output's largest magnitude where it is not stressed; None: what it is here.
     """
-    rows, width = as_rows(original).shape
-    floor = floor_of(original, elements, policy, terms)
-    most = torch.finfo(original.dtype).max
-    scale = truth.new_zeros(rows, 1)
-    errs = truth.new_zeros(rows, 1)
-    sensitivity = torch.zeros(rows, width, dtype=torch.float32, device=truth.device) if nearby else None
-    finite = not rows or bool(finite_sum(original) & (torch.linalg.vector_norm(truth, math.inf) <= most))
-    at_once = finite and not nearby and not others and fused.rows_fit(as_rows(truth), as_rows(original))
-    if at_once:
-        scale, errs = fused.row_bounds(as_rows(original), as_rows(truth), least_unit(original.dtype))
-    for start, stop in () if at_once else chunks(as_rows(truth), policy):
-        o, t = as_rows(original)[start:stop], as_rows(truth)[start:stop]
-        wide = o.double()
-        if not finite:  # e.g. a mask filled with the dtype's lowest value
-            t.copy_(_in_range(t, wide, most))
-        scale[start:stop] = row_scale(t if finite else torch.where(t.abs() <= most, t, 0.0))
-        unit = unit_of(t, scale[start:stop], original.dtype, finite)
-        errs[start:stop] = distance(wide, t, finite=finite).div_(unit).amax(1, keepdim=True)
-        for other in others:
-            there, exactly = (as_rows(leaf)[start:stop].double() for leaf in other)
-            exactly = exactly if finite else _in_range(exactly, there, most)
-            also = distance(there, exactly).div_(unit).amax(1, keepdim=True)
-            errs[start:stop] = torch.maximum(errs[start:stop], also)
-        if sensitivity is not None:
-            near = (as_rows(m)[start:stop] for m in nearby)
-            steps = torch.stack([distance(m if finite else _in_range(m, wide, most), t) for m in near]).amax(
-                0
-            )
-            # By chance a single element may not change; then its row's typical change counts.
-            typical = rms(steps, 1)
-            sensitivity[start:stop] = torch.maximum(steps, typical) / unit * (1 + 1e-6)  # float32 rounds
-    if not known:
-        errs.fill_(floor)
-    factor = policy.own_error_factor
-    typical_row = errs.median() if rows else errs.sum()
-    own = factor * torch.maximum(errs, typical_row)
-    own = torch.where(errs > policy.noise, policy.noise_factor * errs, own)
-    usual = (factor * typical_row).clamp_min(floor)
-    highest, lowest = torch.stack([errs.max() if rows else errs.sum(), usual]).tolist()
-    exceeding = errs.new_zeros(())
-    if at_once and highest > lowest:
-        every = usual.expand(rows, 1).contiguous()
-        least = least_unit(original.dtype)
-        exceeding = fused.errors(as_rows(original), as_rows(truth), scale, every, None, least)[0]
-    for start, stop in chunks(as_rows(truth), policy) if highest > lowest and not at_once else ():
-        o, t = as_rows(original)[start:stop], as_rows(truth)[start:stop]
-        unit = unit_of(t, scale[start:stop], original.dtype, finite)
-        bound = usual if sensitivity is None else torch.maximum(usual, sensitivity[start:stop])
-        exceeding += (distance(o.double(), t, finite=finite).div_(unit) > bound).sum()
-    outlying = int(exceeding)
-    outliers = min(int(factor * outlying), int(policy.outlier_share * original.numel()))
-    worst = factor * highest
-    # At a step, as in rounding, a few elements may be far off; then nothing follows from all together.
-    known &= not outlying
-    together = derive_together(original, truth, nearby, others, floor, scale, policy, finite) if known else ()
-    jumps = find_jumps(jumping, lowest, factor) if jumping else None
+    policy, truth, scale = ruler.policy, ruler.truth, ruler.scale
+    nothing = torch.full_like(scale, 0.0 if errors else floor)
+    # What float64 rounds to 0 in a whole row or column was computed from numbers as large as the output usually is.
+    digits = torch.finfo(torch.float64).eps * min(usual or ruler.peak or 1.0, 1.0)
+    least = least_unit(ruler.dtype)
+    if bool((scale == 0).any()):
+        parts = [as_rows(truth)[start:stop] for start, stop in chunks(as_rows(truth), policy)]
+        zeros = torch.cat([(part == 0).all(1, keepdim=True) for part in parts])  # what overflows has no scale
+        nothing = torch.where(zeros, nothing.clamp_min(digits / least), nothing)
+    every = (*errors, *elsewhere)
+    worst = torch.stack([e.worst for e in every] or [nothing])
+    spreads = torch.stack([e.rows for e in every] or [nothing])
+    most = torch.maximum(nothing, worst.amax(0))
+    moved = torch.stack([nothing, *(e.worst for e in moves)]).amax(0)
+    least_spread = torch.stack([nothing, *(e.rows for e in moves)]).amax(0)
+    floors = 0.0 if errors and is_half(ruler.dtype) else floor
+    least_spread = least_spread.clamp_min(floors)
+    groups = []
+    for number, size in enumerate(ruler.sizes):
+        own = torch.stack([floors * size, *(e.groups[number] for e in (*every, *moves))]).amax(0)
+        own = torch.where(size > 0, own, own.clamp_min(digits / ruler.peak)).clamp_min(least / ruler.peak)
+        groups.append(policy.together(truth.numel() // max(len(size), 1)) * own)
     return ErrorBounds(
-        scale, own, sensitivity, outliers, worst, jumps, finite, floor, together, bool(outlying)
+        ruler,
+        policy.own_factor * most,
+        sensitivity,
+        floor,
+        torch.maximum(policy.own_factor * torch.maximum(nothing, _usual(worst, len(errors))), moved),
+        torch.maximum(least_spread, spreads.amax(0)),
+        torch.maximum(least_spread, _usual(spreads, len(errors))),
+        tuple(groups),
+        *_exceptions(worst, spreads, floor, policy),
     )
 
 
-def _in_range(exact: torch.Tensor, value: torch.Tensor, most: float) -> torch.Tensor:
-    """Returns float64 values; in their place the dtype's own where only those are in its range."""
-    return torch.where(value.isfinite() & ~(exact.abs() <= most), value, exact)
+def _usual(errors: torch.Tensor, here: int) -> torch.Tensor:
+    """Returns the larger of the errors of so many evaluations at the inputs themselves, and of the median one elsewhere."""
+    parts = errors[: here or 1].amax(0), errors[here:].median(0).values if len(errors) > here else errors[0]
+    return torch.maximum(*parts)
 
 
-def usual_size(bounds: ErrorBounds) -> float:
-    """Returns the magnitude of an output's larger rows, but for the largest quarter; 0 if there are none but zeros."""
-    return float(rank(bounds.scale, 0.75))
+def _exceptions(
+    worst: torch.Tensor, spreads: torch.Tensor, floor: float, policy: Policy
+) -> tuple[int, tuple[float, float]]:
+    """Returns in how many rows an evaluation may err more than the others allow, and how far off it may be there.
 
-
-def with_unresolved_rows(
-    bounds: ErrorBounds, truth: torch.Tensor, dtype: torch.dtype, usual: float, policy: Policy
-) -> ErrorBounds:
-    """Returns bounds that allow what float64 may have rounded to 0 in rows that are nothing else, see ``together._unresolved``.
-
-    They were computed from numbers of the output's ``usual`` magnitude, but at most 1.
+    In as many rows as one of many honest evaluations does, times the factor: at steps, and where a softmax takes one key or
+    another, rounding decides, otherwise in each of them.
     """
-    zeros = bounds.scale == 0
-    if not bool(zeros.any()):
-        return bounds
-    # A row that overflows has no scale either.
-    parts = [as_rows(truth)[start:stop] for start, stop in chunks(as_rows(truth), policy)]
-    zeros &= torch.cat([(part == 0).all(1, keepdim=True) for part in parts])
-    allowed = policy.own_error_factor * torch.finfo(torch.float64).eps * min(usual, 1.0)
-    # Errors are relative to the least unit there.
-    widened = bounds.own.clamp_min(allowed / least_unit(dtype))
-    return replace(bounds, own=torch.where(zeros, widened, bounds.own))
+    if len(worst) <= policy.honest_runs or not worst.shape[1]:
+        return 0, (0.0, 0.0)
+    first, second = worst.topk(2, 0).values
+    alone = (worst == first) & (first > (policy.own_factor * second).clamp_min(floor))
+    figures = [alone.sum((1, 2)).amax().double(), (worst * alone).amax(), (spreads * alone).amax()]
+    count, farthest, together = (policy.own_factor * torch.stack(figures)).tolist()
+    return int(count), (farthest, together)

@@ -168,14 +168,16 @@ def _differ(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     return differ & ~(first.isnan() & second.isnan()) if first.is_floating_point() else differ
 
 
-def with_numbers_about_one(bounds: ErrorBounds, dtype: torch.dtype, policy: Policy) -> ErrorBounds:
+def with_numbers_about_one(bounds: ErrorBounds, policy: Policy) -> ErrorBounds:
     """Returns bounds that allow the rounding of numbers about 1 in every element, however small its row is.
 
     ``log(1 + exp(x))`` and ``1 + erf(x)`` are computed from such numbers. Elements are judged one by one, not together.
     """
+    dtype = bounds.ruler.dtype
     allowed = policy.single_eps * torch.finfo(torch.promote_types(dtype, torch.float32)).eps
-    widened = torch.maximum(bounds.own, allowed / bounds.scale.clamp_min(least_unit(dtype)))
-    return replace(bounds, own=widened, together=())
+    least = allowed / bounds.ruler.scale.clamp_min(least_unit(dtype))
+    widened = {name: getattr(bounds, name).maximum(least) for name in ("worst", "usual", "rows", "typical")}
+    return replace(bounds, **widened, groups=tuple(torch.full_like(g, math.inf) for g in bounds.groups))
 
 
 Way = Callable[[torch.Tensor, int, Spanning], torch.Tensor]

@@ -10,7 +10,8 @@ import math
 
 import torch
 
-from kernelllm_judge.truth.rows import ALIKE
+ALIKE = 0.999
+"""Share of a row's largest magnitude from which on elements are as large, see ``rows.row_scale``."""
 
 BLOCK = 4096
 """Elements that a program takes at once, where rows do not matter."""
@@ -83,15 +84,15 @@ def products(integers: torch.Tensor, factors: torch.Tensor, chunk: int) -> torch
 
 def row_bounds(
     original: torch.Tensor, truth: torch.Tensor, least: float
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns each row's scale and the original's largest error, both ``(rows, 1)``; see ``bounds``."""
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Returns each row's scale, the original's largest error, and the root mean square of its errors; see ``rows.Ruler``."""
     from kernelllm_judge.truth.fused_kernels import rows_kernel
 
     rows, width = truth.shape
-    scale, errors = truth.new_empty(rows, 1), truth.new_empty(rows, 1)
+    scale, worst, together = (truth.new_empty(rows, 1) for _ in range(3))
     block = min(1024, 1 << (width - 1).bit_length())
-    rows_kernel[(rows,)](original, truth, scale, errors, width, least, ALIKE=ALIKE, BLOCK=block)
-    return scale, errors
+    rows_kernel[(rows,)](original, truth, scale, worst, together, width, least, ALIKE=ALIKE, BLOCK=block)
+    return scale, worst, together
 
 
 def errors(
@@ -102,12 +103,13 @@ def errors(
     sensitivity: torch.Tensor | None,
     least: float,
 ) -> torch.Tensor:
-    """Returns five numbers: how many elements err more than is allowed in their row, or by their sensitivity, and of the
-    worst one the ratio, the place in the flattened tensor, the error and what is allowed; see ``numerics.compare``."""
+    """Returns six numbers of each row: how many elements err more than is allowed in it, or by their sensitivity, of the worst
+    one the ratio, the place in the flattened tensor, the error and what is allowed, and the root mean square of all errors;
+    see ``numerics._Rows``."""
     from kernelllm_judge.truth.fused_kernels import errors_kernel
 
     rows, width = truth.shape
-    figures = truth.new_empty(5, rows)
+    figures = truth.new_empty(6, rows)
     errors_kernel[(rows,)](
         value,
         truth,
@@ -121,29 +123,22 @@ def errors(
         HAS_SENSITIVITY=sensitivity is not None,
         BLOCK=min(1024, 1 << (width - 1).bit_length()),
     )
-    worst = figures[1].argmax()
-    _, ratio, place, error, most = figures[:, worst]
-    return torch.stack([figures[0].sum(), ratio, place + worst * width, error, most])
+    figures[2] += torch.arange(0, rows * width, width, device=figures.device)
+    return figures
 
 
-def column_rms(
-    value: torch.Tensor, truth: torch.Tensor, peak: float
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Returns root mean squares over each column, relative to ``peak``: of what is exact, of the value's errors, and of what
-    differs from the first row; see ``rows.group_rms``."""
+def column_rms(value: torch.Tensor, truth: torch.Tensor, peak: float) -> torch.Tensor:
+    """Returns the root mean square of the value's errors in each column, relative to ``peak``; see ``rows.group_rms``."""
     from kernelllm_judge.truth.fused_kernels import columns_kernel
 
     rows, width = truth.shape
     parts = max(1, min(1024, rows // 512))
     rows_a_part = math.ceil(rows / parts)
-    sums = truth.new_empty(3, parts, width)
+    sums = truth.new_empty(parts, width)
     columns = 64 if width > 32 else 32
     grid = (math.ceil(width / columns), parts)
-    columns_kernel[grid](
-        value, truth, sums, rows, width, rows_a_part, parts, BLOCK_ROWS=16, BLOCK_COLUMNS=columns
-    )
-    size, off, spread = sums.sum(1).div_(rows).sqrt_() / peak
-    return size, off, spread
+    columns_kernel[grid](value, truth, sums, rows, width, rows_a_part, BLOCK_ROWS=16, BLOCK_COLUMNS=columns)
+    return sums.sum(0).div_(rows).sqrt_() / peak
 
 
 def _by_block(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -58,9 +58,18 @@ def products_kernel(integers_ptr, factors_ptr, sums_ptr, n, CHUNK: tl.constexpr,
 
 @triton.jit
 def rows_kernel(
-    original_ptr, truth_ptr, scale_ptr, error_ptr, width, least, ALIKE: tl.constexpr, BLOCK: tl.constexpr
+    original_ptr,
+    truth_ptr,
+    scale_ptr,
+    error_ptr,
+    together_ptr,
+    width,
+    least,
+    ALIKE: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
-    """Writes the scale of each row, see ``rows.row_scale``, and the largest of the original's errors in units of it."""
+    """Writes the scale of each row, see ``rows.row_scale``, the largest of the original's errors in units of it, and the
+    root mean square of all."""
     row = tl.program_id(0).to(tl.int64)
     start = row * width
     columns = tl.arange(0, BLOCK)
@@ -78,14 +87,18 @@ def rows_kernel(
     others = tl.maximum(tl.sqrt(tl.sum(rest, 0) / width), 1.0)
     scale = tl.minimum(tl.sqrt(tl.sum(squares, 0) / width), others)
     worst = tl.zeros((BLOCK,), tl.float64)
+    squares = tl.zeros((BLOCK,), tl.float64)
     for first in range(0, width, BLOCK):
         mask = first + columns < width
         truth = tl.load(truth_ptr + start + first + columns, mask, other=0.0)
         original = tl.load(original_ptr + start + first + columns, mask, other=0.0).to(tl.float64)
         unit = tl.maximum(tl.abs(truth) + scale, least)
-        worst = tl.maximum(worst, tl.abs(original - truth) / unit)
+        error = tl.abs(original - truth) / unit
+        worst = tl.maximum(worst, error)
+        squares += error * error
     tl.store(scale_ptr + row, scale)
     tl.store(error_ptr + row, tl.max(worst, 0))
+    tl.store(together_ptr + row, tl.sqrt(tl.sum(squares, 0) / width))
 
 
 @triton.jit
@@ -102,8 +115,8 @@ def errors_kernel(
     HAS_SENSITIVITY: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Writes for each row how many elements err too much, and of the worst one the ratio, the place, the error and what
-    is allowed: five arrays."""
+    """Writes for each row how many elements err too much, of the worst one the ratio, the place, the error and what
+    is allowed, and the root mean square of the errors: six arrays."""
     row = tl.program_id(0).to(tl.int64)
     start = row * width
     columns = tl.arange(0, BLOCK)
@@ -114,6 +127,7 @@ def errors_kernel(
     place = tl.zeros((BLOCK,), tl.int64)
     error_there = tl.zeros((BLOCK,), tl.float64)
     allowed_there = tl.zeros((BLOCK,), tl.float64) + bound
+    squares = tl.zeros((BLOCK,), tl.float64)
     for first in range(0, width, BLOCK):
         offsets = first + columns
         mask = offsets < width
@@ -125,6 +139,7 @@ def errors_kernel(
             sensitivity = tl.load(sensitivity_ptr + start + offsets, mask, other=0.0)
             allowed = tl.maximum(allowed, sensitivity.to(tl.float64))
         wrong += tl.where((error > allowed) & mask, 1, 0)
+        squares += tl.where(mask, error * error, 0.0)
         ratio = tl.where(mask, error / allowed, -1.0)
         higher = ratio > worst
         worst = tl.where(higher, ratio, worst)
@@ -139,6 +154,7 @@ def errors_kernel(
     tl.store(figures_ptr + 2 * n_rows + row, tl.sum(tl.where(here, place, 0), 0).to(tl.float64))
     tl.store(figures_ptr + 3 * n_rows + row, tl.sum(tl.where(here, error_there, 0.0), 0))
     tl.store(figures_ptr + 4 * n_rows + row, tl.sum(tl.where(here, allowed_there, 0.0), 0))
+    tl.store(figures_ptr + 5 * n_rows + row, tl.sqrt(tl.sum(squares, 0) / width))
 
 
 @triton.jit
@@ -149,19 +165,14 @@ def columns_kernel(
     n_rows,
     width,
     rows_a_part,
-    parts,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_COLUMNS: tl.constexpr,
 ):
-    """Writes sums over parts of the rows, for each column: of the exact numbers' squares, of the errors' squares, and of the
-    squares of what differs from the first row. Three arrays of ``(parts, width)``."""
+    """Writes for each part of the rows the sum of the errors' squares in each column: an array of ``(parts, width)``."""
     part = tl.program_id(1).to(tl.int64)
     columns = tl.program_id(0) * BLOCK_COLUMNS + tl.arange(0, BLOCK_COLUMNS)
     column_mask = columns < width
-    first_row = tl.load(truth_ptr + columns, column_mask, other=0.0)[None, :]
-    size = tl.zeros((BLOCK_ROWS, BLOCK_COLUMNS), tl.float64)
     errors = tl.zeros((BLOCK_ROWS, BLOCK_COLUMNS), tl.float64)
-    spread = tl.zeros((BLOCK_ROWS, BLOCK_COLUMNS), tl.float64)
     for first in range(0, rows_a_part, BLOCK_ROWS):
         inside = first + tl.arange(0, BLOCK_ROWS)
         rows = part * rows_a_part + inside
@@ -169,11 +180,5 @@ def columns_kernel(
         offsets = rows[:, None] * width + columns[None, :]
         truth = tl.load(truth_ptr + offsets, mask, other=0.0)
         value = tl.load(value_ptr + offsets, mask, other=0.0).to(tl.float64)
-        size += truth * truth
         errors += (value - truth) * (value - truth)
-        apart = tl.where(mask, truth - first_row, 0.0)
-        spread += apart * apart
-    where = part * width + columns
-    tl.store(sums_ptr + where, tl.sum(size, 0), column_mask)
-    tl.store(sums_ptr + parts * width + where, tl.sum(errors, 0), column_mask)
-    tl.store(sums_ptr + 2 * parts * width + where, tl.sum(spread, 0), column_mask)
+    tl.store(sums_ptr + part * width + columns, tl.sum(errors, 0), column_mask)

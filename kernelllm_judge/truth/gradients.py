@@ -14,7 +14,8 @@ there is none; so does ``loop``. The judge compares the buffers with ``Gradients
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -27,8 +28,8 @@ from kernelllm_judge.policy import Policy
 from kernelllm_judge.shared.leaves import flatten
 from kernelllm_judge.truth import numerics
 from kernelllm_judge.truth.calls import Change, Float64Mode, copied, to_float64
+from kernelllm_judge.truth.honest import Evaluation, Reordered, modes
 from kernelllm_judge.truth.numerics import Expected
-from kernelllm_judge.truth.otherwise import Mode, collect, modes
 from kernelllm_judge.truth.prepared import form_of
 from kernelllm_judge.truth.trivial import passing_trivial_output
 from kernelllm_judge.truth.variations import WHOLE
@@ -79,6 +80,7 @@ def expected_gradients(
     perturbations: Iterable[Change] = (),
     tolerance: float | None = None,
     incoming: str = "",
+    further: Sequence[dict[str, Any]] = (),
 ) -> Gradients:
     """Computes the original's gradients for random gradients of its outputs, with their error bounds.
 
@@ -86,6 +88,7 @@ def expected_gradients(
         module: the original, with the probe's weights. Left unchanged.
         perturbations: functions from ``calls.perturbation``.
         incoming: how the gradients of outputs lie in memory, a key of ``LAYOUTS``; empty: contiguous.
+        further: arguments with other last digits, at which honest errors are measured as well.
 
     Raises:
         NoGradients: autograd finds no dependence of an output on an input or parameter.
@@ -93,9 +96,11 @@ def expected_gradients(
     found = _originals(module, arguments, seed, incoming)
     names, into, original = found.names, found.into, found.gradients
 
-    def in_float64(change: Change, flowing: Change | None = None) -> Tensors:
+    def in_float64(
+        change: Change, flowing: Change | None = None, given: dict[str, Any] = arguments
+    ) -> Tensors:
         with Float64Mode():
-            leaves, sources, _ = _call(module, arguments, change)
+            leaves, sources, _ = _call(module, given, change)
             # Where what flows into the outputs is one number, the original's errors may cancel by chance.
             wide = [None if g is None else (flowing or change)(g) for g in into]
             float64_gradients = _differentiate(leaves, [sources[name] for name in names], wide)
@@ -114,17 +119,18 @@ def expected_gradients(
             [g + _accumulating_eps(o) * s.abs_() for o, g, s in zip(original, exact, sizes, strict=True)]
         )
     elements = sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
-    otherwise = collect(_otherwise(module, arguments, names, into), exact)
-    expected = numerics.expect(
-        None,
-        original,
-        exact,
-        [*nearby, *otherwise.nearby],
-        policy,
-        elements=elements,
-        terms=otherwise.terms,
-        others=otherwise.others,
-    )
+
+    def honest() -> Iterator[Evaluation]:
+        for mode in modes(tf32=any(isinstance(v, torch.Tensor) and v.is_cuda for v in arguments.values())):
+            leaves = _otherwise(module, arguments, names, into, mode)
+            if mode.used and leaves:
+                yield Evaluation(leaves, None, mode.terms)
+        for near in further:
+            for order in (contextlib.nullcontext(), Reordered()):
+                if leaves := _otherwise(module, near, names, into, order):
+                    yield Evaluation(leaves, in_float64(to_float64, given=near))
+
+    expected = numerics.expect(None, original, exact, nearby, policy, elements=elements, evaluations=honest())
     trivial = passing_trivial_output(expected, {}, None, None, policy, tolerance)
     return Gradients(tuple(names), tuple(into), expected, trivial, found.written, found.in_place)
 
@@ -223,21 +229,22 @@ def _call(
 
 
 def _otherwise(
-    module: nn.Module, arguments: dict[str, Any], names: list[str], into: list[torch.Tensor | None]
-) -> Iterator[tuple[Mode, Tensors]]:
-    """Yields the gradients as other honest implementations might compute them, and in which way that is."""
-    on_gpu = any(isinstance(v, torch.Tensor) and v.is_cuda for v in arguments.values())
-    for mode in modes(tf32=on_gpu):
-        try:
-            with mode:
-                leaves, sources, _ = _call(module, arguments, None)
-                gradients = _differentiate(leaves, [sources[name] for name in names], into)
-        except torch.cuda.OutOfMemoryError:
-            raise
-        except Exception:  # the original runs, so it is the other way that fails
-            continue
-        if mode.used:
-            yield mode, [g for g in gradients if g is not None]
+    module: nn.Module,
+    arguments: dict[str, Any],
+    names: list[str],
+    into: list[torch.Tensor | None],
+    way: contextlib.AbstractContextManager[Any],
+) -> Tensors:
+    """Returns the gradients as another honest implementation might compute them; none where it fails."""
+    try:
+        with way:
+            leaves, sources, _ = _call(module, arguments, None)
+            found = _differentiate(leaves, [sources[name] for name in names], into)
+    except torch.cuda.OutOfMemoryError:
+        raise
+    except Exception:  # the original runs, so it is the other way that fails
+        return []
+    return [torch.zeros_like(sources[name]) if g is None else g for name, g in zip(names, found, strict=True)]
 
 
 def _output_gradients(leaves: list[Any], seed: int, incoming: str) -> list[torch.Tensor | None]:

@@ -7,7 +7,8 @@ derives the bounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +16,9 @@ import torch
 
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.truth import fused
-from kernelllm_judge.truth.bounds import EQUALITY, PLACES, TOGETHER, ErrorBounds, derive_bounds
-from kernelllm_judge.truth.rows import all_finite, as_rows, chunks, least_unit, unit_of
-from kernelllm_judge.truth.together import off_together
+from kernelllm_judge.truth.bounds import EQUALITY, PLACES, TOGETHER, Derivation, ErrorBounds
+from kernelllm_judge.truth.honest import Evaluation, shape_and_kind
+from kernelllm_judge.truth.rows import all_finite, as_rows, chunks, least_unit, rms, unit_of
 
 
 @dataclass(frozen=True)
@@ -65,53 +66,50 @@ class Difference:
 def expect(
     structure: Any,
     original: Sequence[torch.Tensor],
-    exact: Sequence[torch.Tensor] | None,
-    nearby: Sequence[Sequence[torch.Tensor]],
+    exact: Sequence[Any] | None,
+    nearby: Sequence[Sequence[Any]],
     policy: Policy,
     *,
     elements: int = 0,
-    terms: int = 0,
     free: bool = False,
     note: str = "",
-    others: Sequence[tuple[Sequence[torch.Tensor], Sequence[torch.Tensor]]] = (),
-    jumping: Sequence[Sequence[torch.Tensor | None]] = (),
+    evaluations: Iterable[Evaluation] = (),
+    usual: Callable[[int], float | None] = lambda leaf: None,
+    steady: bool = False,
 ) -> Expected:
     """Derives the error bounds of every leaf.
+
+    Leaves of another form than the original's say nothing, nor does a run that gives another number of them.
 
     Args:
         exact: leaves in float64; None if unavailable: then outputs are compared with the original's.
         nearby: leaves in float64 for slightly perturbed inputs, one list per perturbation.
         elements: number of elements of all inputs together.
-        terms: products that are added up in one element at most.
-        others: pairs of leaves, as the original might compute them and in float64, whose errors count as its own.
-        jumping: errors of each leaf's rows, one list per further run, see ``jumps``.
+        evaluations: further honest ones; each is read once.
+        usual: returns the usual magnitude of a leaf, if it is known.
+        steady: whether a leaf in which the original makes no rounding error has its steps at the same places in every kernel.
     """
-    truths: list[torch.Tensor] = []
-    bounds: list[ErrorBounds | tuple[torch.Tensor, ...]] = []
-    for i, leaf in enumerate(original):
-        near = [leaves[i] for leaves in nearby]
-        if not leaf.is_floating_point():
-            # An integer output that changes with the inputs' last digits has no single right value. Which of several
-            # equal inputs an index names stays the original's choice: perturbations would choose at random.
-            near += [exact[i]] if exact else []
-            bounds.append(tuple(other for other in near if not torch.equal(other, leaf)))
-            truths.append(leaf)
-            continue
-        truth = leaf.double() if exact is None else exact[i].contiguous()
-        if free and not all_finite(leaf):
-            truth = torch.where(leaf.isfinite(), truth, leaf.double())
-        also = [(leaves[i], exactly[i]) for leaves, exactly in others]
-        rows = [errors for run in jumping if (errors := run[i]) is not None]
-        bounds.append(
-            derive_bounds(leaf, truth, near, exact is not None, policy, elements, also, terms, rows)
-        )
-        truths.append(truth)
-    return Expected(structure, tuple(original), tuple(truths), tuple(bounds), free, note)
+    forms = list(map(shape_and_kind, original))
 
+    def fits(leaves: Sequence[Any] | None, i: int) -> bool:
+        return leaves is not None and len(leaves) == len(forms) and shape_and_kind(leaves[i]) == forms[i]
 
-def unrounded(original: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]) -> bool:
-    """Returns whether the original makes no rounding error at all."""
-    return all(torch.equal(ours.to(truth.dtype), truth) for ours, truth in zip(original, exact, strict=True))
+    found = [
+        Derivation(leaf, exact[i] if exact and fits(exact, i) else None, policy, free=free, steady=steady)
+        for i, leaf in enumerate(original)
+    ]
+    for run in nearby:
+        for i, leaf in enumerate(found):
+            if fits(run, i):
+                leaf.move(run[i])
+    terms = 0
+    for each in evaluations:
+        terms = max(terms, each.terms)
+        for i, leaf in enumerate(found):
+            if fits(each.leaves, i) and (each.exact is None or fits(each.exact, i)):
+                leaf.add(each.leaves[i], None if each.exact is None else each.exact[i])
+    bounds = tuple(leaf.bounds(elements, terms, usual(i)) for i, leaf in enumerate(found))
+    return Expected(structure, tuple(original), tuple(leaf.truth for leaf in found), bounds, free, note)
 
 
 def compare(
@@ -125,8 +123,8 @@ def compare(
 ) -> Difference:
     """Compares one output leaf with the expected one.
 
-    Floating outputs must be within ``ErrorBounds`` of float64 in every element. NaN and infinities must
-    be where the original has them; where only the original overflows, the finite value is right, too.
+    Floating outputs must be within ``ErrorBounds`` of float64 in every element, and in every row and column together. NaN and
+    infinities must be where the original has them; where only the original overflows, the finite value is right, too.
     Integers and booleans must be equal.
 
     Args:
@@ -140,95 +138,118 @@ def compare(
     if got.numel() == 0:
         return Difference(True, 0.0, 0.0, expected.note)
     floor = bounds.floor if tolerance is None else max(tolerance, 1e-300)
-    base = bounds.own.clamp_min(floor)
-    finite = bounds.finite and all_finite(got)
-    parts: list[torch.Tensor] = []
-    rows = as_rows(exact), as_rows(got)
-    at_once = finite and fused.rows_fit(*rows)
-    if at_once:
+    rows, misplaced = _by_row(got, expected, leaf, floor)
+    if misplaced is not None:
+        detail = _where(misplaced, got, original, expected.start) if described else ""
+        return Difference(False, math.inf, 0.0, detail, PLACES)
+    least, width = 0.0 if tolerance is None else tolerance, exact.numel() // len(bounds.rows)
+    shares, usual = (
+        rows.together / rms_of[:, 0].clamp_min(max(least, 1e-300)) for rms_of in (bounds.rows, bounds.typical)
+    )
+    off = (rows.wrong > 0) | ~(shares <= policy.together(width))
+    apart = off | (rows.error > bounds.usual[:, 0].clamp_min(floor))
+    worst, uneven = rows.ratio.argmax(), shares.argmax()  # NaN is the largest
+    # All of it is read at once: on a GPU each read waits.
+    figures = [
+        off.sum(),
+        apart.any(),
+        rows.wrong.sum(),
+        rms(torch.where(apart, 0.0, usual)[:, None], 0)[0, 0],
+    ]
+    figures += [torch.where(off, of_row, 0.0).amax() for of_row in (rows.error, rows.together)]
+    figures += [torch.take(of_row, worst) for of_row in (rows.place, rows.error, rows.allowed)]
+    figures += [uneven, *(torch.take(of_row, uneven) for of_row in (rows.together, shares))]
+    count, unusual, wrong, whole, *farthest, place, measured, allowed, row, together, share = torch.stack(
+        [figure.double() for figure in figures]
+    ).tolist()
+    excused = count <= bounds.exceptions and all(map(operator.le, farthest, bounds.farthest))
+    if count and not excused:
+        if not described:
+            return Difference(False, measured, allowed)
+        # The original has the NaN or infinity that is asked for.
+        shown = exact if math.isfinite(measured) else original
+        if wrong:
+            bound = bounds.which(int(place) // width, allowed, floor, tolerance is not None)
+            return Difference(False, measured, allowed, _where(int(place), got, shown, expected.start), bound)
+        detail = f"together in the row {_where(int(row) * width, got, shown, expected.start)}"
+        return Difference(False, together, policy.together(width) * together / share, detail, TOGETHER)
+    if not whole <= policy.together(exact.numel()):
+        detail = "in all elements together, in units of the original's errors"
+        return Difference(False, whole, policy.together(exact.numel()), detail, TOGETHER)
+    if unusual:
+        got = torch.where(apart[:, None], as_rows(exact).to(got.dtype), as_rows(got)).view_as(got)
+    if count:
+        measured, allowed = farthest[0], bounds.farthest[0]
+    return _off_together(got, bounds, least) or Difference(True, measured, allowed, expected.note)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Figures of each row of an output, ``(rows,)``, float64."""
+
+    wrong: torch.Tensor
+    """How many elements err more than they may…"""
+    ratio: torch.Tensor
+    """…and of the worst one the error over what is allowed, its place in the flattened output, the error, what is allowed."""
+    place: torch.Tensor
+    error: torch.Tensor
+    allowed: torch.Tensor
+    together: torch.Tensor
+    """Root mean square of the errors."""
+
+
+def _by_row(got: torch.Tensor, expected: Expected, leaf: int, floor: float) -> tuple[_Rows, int | None]:
+    """Returns how far an output is off in each row; or the place of an element that is not finite, or must not be."""
+    original, exact, bounds = expected.original[leaf], expected.exact[leaf], expected.bounds[leaf]
+    assert isinstance(bounds, ErrorBounds)
+    ruler, base = bounds.ruler, bounds.worst.clamp_min(floor)
+    finite = ruler.finite and all_finite(got)
+    if finite and fused.rows_fit(as_rows(exact), as_rows(got)):
         least = least_unit(got.dtype)
-        parts = [fused.errors(rows[1], rows[0], bounds.scale, base, bounds.sensitivity, least)]
-    for start, stop in () if at_once else chunks(as_rows(exact), policy):
+        figures = fused.errors(as_rows(got), as_rows(exact), ruler.scale, base, bounds.sensitivity, least)
+        return _Rows(*figures), None
+    parts: list[torch.Tensor] = []
+    for start, stop in chunks(as_rows(exact), ruler.policy):
         g, o, t = (as_rows(x)[start:stop] for x in (got, original, exact))
-        allowed = base[start:stop]
+        allowed = base[start:stop].expand_as(t)
         if bounds.sensitivity is not None:
             allowed = torch.maximum(allowed, bounds.sensitivity[start:stop])
-        unit = unit_of(t, bounds.scale[start:stop], got.dtype, bounds.finite)
-        error = (g.double() - t).abs_().div_(unit)
+        error = (g.double() - t).abs_().div_(unit_of(t, ruler.scale[start:stop], got.dtype, ruler.finite))
         close = error <= allowed
         if not finite:
             close |= _accepted_nonfinite(g, o, t, allowed, expected.free)
             misplaced = ~close & (g.isfinite() != o.isfinite())
             if bool(misplaced.any()):
-                if not described:
-                    return Difference(False, math.inf, 0.0, bound=PLACES)
-                first = start * t.shape[1] + int(misplaced.reshape(-1).to(torch.uint8).argmax())
-                return Difference(False, math.inf, 0.0, _where(first, got, original, expected.start), PLACES)
+                first = int(misplaced.reshape(-1).byte().argmax())
+                return _Rows(*t.new_zeros(6, 0)), start * t.shape[1] + first
             numbers = t.isfinite() & g.isfinite()
             error = torch.where(numbers, error, torch.where(close, 0.0, math.inf))
-        highest, worst = (error / allowed).reshape(-1).max(0)
-        there = torch.take(error, worst), torch.take(allowed.expand_as(t), worst)
-        at = (worst + start * t.shape[1]).double()
-        parts.append(torch.stack([(~close).sum().double(), highest, at, *there]))
-    # All of it is read at once: on a GPU each read waits.
-    figures = torch.stack(parts).tolist()
-    wrong = int(sum(count for count, *_ in figures))
-    _, _, farthest, measured, permitted = max(
-        figures, key=lambda part: -1.0 if math.isnan(part[1]) else part[1]
-    )
-    place = int(farthest)
-    if wrong == 0:
-        off = off_together(got, exact, bounds.together, tolerance or 0.0, policy, finite)
-        passed = Difference(True, measured, permitted, expected.note)
-        return Difference(False, *off, TOGETHER) if off else passed
-    jumps = bounds.jumps
-    if wrong <= bounds.outliers or jumps:
-        rows_off, errors = _rows_off(got, expected, leaf, bounds, base, finite, policy)
-        largest = float(errors.amax())
-        if wrong <= bounds.outliers and largest <= bounds.worst:
-            return Difference(True, largest, bounds.worst, expected.note)
-    if jumps and jumps.allow(rows_off, errors):
-        rest = torch.where(rows_off[:, None], rows[0].to(got.dtype), rows[1]).view_as(got)
-        off = off_together(rest, exact, bounds.together, tolerance or 0.0, policy, finite)
-        passed = Difference(True, largest, jumps.farthest, expected.note)
-        return Difference(False, *off, TOGETHER) if off else passed
-    if not described:
-        return Difference(False, measured, permitted)
-    bound = bounds.which(place // rows[0].shape[1], permitted, floor, tolerance is not None)
-    shown = exact if math.isfinite(measured) else original  # which has the NaN or infinity that is asked for
-    return Difference(False, measured, permitted, _where(place, got, shown, expected.start), bound)
+        highest, worst = (error / allowed).max(1, keepdim=True)
+        places = worst + torch.arange(start, stop, device=t.device)[:, None] * t.shape[1]
+        there = [highest, places, error.gather(1, worst), allowed.gather(1, worst), rms(error, 1)]
+        parts.append(torch.cat([(~close).sum(1, keepdim=True).double(), *there], 1))
+    return _Rows(*torch.cat(parts).unbind(1)), None
 
 
-def _rows_off(
-    got: torch.Tensor,
-    expected: Expected,
-    leaf: int,
-    bounds: ErrorBounds,
-    base: torch.Tensor,
-    finite: bool,
-    policy: Policy,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns in which rows elements err more than they may, and the largest error of such an element there, ``(rows,)``.
-
-    That of an element whose error is about its own sensitivity does not count.
-    """
-    original, exact = expected.original[leaf], expected.exact[leaf]
-    off, largest = [], []
-    for start, stop in chunks(as_rows(exact), policy):
-        g, o, t = (as_rows(x)[start:stop] for x in (got, original, exact))
-        allowed = base[start:stop]
-        error = (g.double() - t).abs_().div_(unit_of(t, bounds.scale[start:stop], got.dtype, bounds.finite))
-        wrong = ~(error <= allowed)
-        if not finite:
-            wrong &= ~_accepted_nonfinite(g, o, t, allowed, expected.free)
-            error = torch.where(t.isfinite() & g.isfinite(), error, math.inf)
-        if bounds.sensitivity is not None:
-            wrong &= ~(error <= bounds.sensitivity[start:stop])
-        off.append(wrong.any(1))
-        if bounds.sensitivity is not None:
-            wrong &= ~(error <= policy.own_error_factor * bounds.sensitivity[start:stop])
-        largest.append(torch.where(wrong, error, 0.0).amax(1))
-    return torch.cat(off), torch.cat(largest)
+def _off_together(got: torch.Tensor, bounds: ErrorBounds, tolerance: float) -> Difference | None:
+    """Returns how far the worst column or short row of an output is off as a whole, if it is too far; None if none is."""
+    ruler = bounds.ruler
+    allowed = [
+        torch.maximum(most, tolerance * size) for most, size in zip(bounds.groups, ruler.sizes, strict=True)
+    ]
+    found = ruler.groups(got)
+    off = [~(errors <= most).all() for errors, most in zip(found, allowed, strict=True)]
+    for number, wrong in enumerate(torch.stack(off).tolist() if off else ()):
+        if wrong:
+            errors, most = found[number], allowed[number]
+            worst = int((errors / most).argmax())
+            size = float(ruler.sizes[number][worst])
+            values = f"about {size * ruler.peak:.3g}" if size else "0"
+            kind = "row" if ruler.dims[number] else "column"
+            detail = f"in {kind} {worst} as a whole, whose values are {values}"
+            size = size or 1.0
+            return Difference(False, float(errors[worst]) / size, float(most[worst]) / size, detail, TOGETHER)
+    return None
 
 
 def _compare_equal(

@@ -29,7 +29,7 @@ from kernelllm_judge.truth.prepared import PreparedProbe, Updates, bytes_of, for
 from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.probes import Subject as Subject
 from kernelllm_judge.truth.stress import PLANTED
-from kernelllm_judge.truth.truth import Truth, is_half
+from kernelllm_judge.truth.truth import Truth
 from kernelllm_judge.truth.unsupported import (
     original_errors,
     refuse_incomparable,
@@ -39,6 +39,9 @@ from kernelllm_judge.truth.unsupported import (
 
 SMALL = 64 * 1024 * 1024
 """Bytes; prepared probes up to this size are cached for the next candidate."""
+
+CLOSE = 16
+"""Most probes of which what was found out at more expense is cached."""
 
 
 class ReferenceOutputs:
@@ -76,7 +79,8 @@ class ReferenceOutputs:
         self._dependent = DependentRows(self._originals, self._inputs, self._truth)
         self._exhaustion = Exhaustion(self._originals, self._large.few)
         self._kept: OrderedDict[Probe, PreparedProbe] = OrderedDict()
-        self._gradients: OrderedDict[Probe, Gradients] = OrderedDict()
+        self._close: OrderedDict[Probe, tuple[Expected, Expected]] = OrderedDict()
+        self._gradients: OrderedDict[tuple[Probe, bool], Gradients] = OrderedDict()
         self._updated: dict[str, tuple[str, ...]] = {}
         self._unasked: dict[Probe, str] = {}
         self._forms: dict[Probe, Expected] = {}
@@ -153,18 +157,19 @@ class ReferenceOutputs:
         on_host = self._originals.on_host
         return PreparedProbe(probe, modules.perturbed, arguments, self._forms[probe], None, on_host=on_host)
 
-    def gradients(self, prepared: PreparedProbe) -> Gradients:
-        """Returns the reference gradients of a prepared probe.
+    def gradients(self, prepared: PreparedProbe, closely: bool = False) -> Gradients:
+        """Returns the reference gradients of a prepared probe; ``closely`` as for ``Truth.expected``.
 
         Raises:
             OriginalError: the original has no gradients, or fails at its backward pass.
         """
         probe = prepared.probe
         with self._preparing:
-            if probe in self._gradients:
-                return self._gradients[probe]
+            if (probe, closely) in self._gradients:
+                return self._gradients[probe, closely]
             with original_errors(probe), self._originals.in_stage(RUNNING):
-                perturbations = list(self._originals.perturbations(probe.seed))
+                further = self.policy.honest_runs if closely else 0
+                perturbations = list(self._originals.perturbations(probe.seed, 1 + further))
                 gradients = expected_gradients(
                     prepared.module,
                     self._originals.placed(prepared.arguments),
@@ -173,9 +178,13 @@ class ReferenceOutputs:
                     perturbations,
                     self.tolerance,
                     probe.incoming,
+                    [
+                        self._truth.nearby(prepared.arguments, probe.seed + number)
+                        for number in range(further)
+                    ],
                 )
             if prepared.bytes <= SMALL:
-                self._gradients[probe] = gradients
+                self._gradients[probe, closely] = gradients
                 while len(self._gradients) > 16:
                     self._gradients.popitem(last=False)
             return gradients
@@ -226,20 +235,24 @@ class ReferenceOutputs:
             while sum(q.bytes for q in self._kept.values()) > 16 * SMALL:
                 self._kept.popitem(last=False)
 
-    def _closely(self, probe: Probe) -> Expected:
-        """Returns what is expected at a small probe, found out at more expense. All is drawn again: copies of weights are not kept
-        for what few candidates need."""
+    def _closely(self, probe: Probe) -> tuple[Expected, Expected]:
+        """Returns what is expected at a small probe, and of its updates, found out at more expense. All is drawn again: copies of
+        weights are not kept for what few candidates need."""
         with self._preparing:
-            expected = self._prepare(probe, closely=True).expected
-        assert isinstance(expected, Expected)  # a large probe is not looked at in this way
-        return expected
+            if probe not in self._close:
+                found = self._prepare(probe, closely=True)
+                assert isinstance(found.expected, Expected)  # a large probe is not looked at in this way
+                self._close[probe] = found.expected, found.updates.expected
+                while len(self._close) > CLOSE:
+                    self._close.popitem(last=False)
+            return self._close[probe]
 
     def _in_tf32(self, probe: Probe) -> Expected | None:
         """Returns what is expected where TF32 may be used; None where it makes no difference. All is drawn again, see ``_closely``."""
         with self._preparing:
             if not self._truth.may_use_tf32(probe):
                 return None
-            expected = self._prepare(probe, tf32=True).expected
+            expected = self._prepare(probe, closely=True, tf32=True).expected
             return expected if isinstance(expected, Expected) and self._truth.may_use_tf32(probe) else None
 
     def _without_shortcuts(self, probe: Probe) -> Expected | None:
@@ -248,7 +261,7 @@ class ReferenceOutputs:
             expected = self._prepare(probe).expected
             return expected if mode.used and isinstance(expected, Expected) else None
 
-    def _prepare(self, probe: Probe, closely: bool | None = None, tf32: bool = False) -> PreparedProbe:
+    def _prepare(self, probe: Probe, closely: bool = False, tf32: bool = False) -> PreparedProbe:
         case = self.subject.case(probe.case)
         with original_errors(probe), self._originals.in_stage(RUNNING):
             self._inputs.draw_another(case, probe)
@@ -279,14 +292,16 @@ class ReferenceOutputs:
         )
         other = self._inputs.other(modules.perturbed, probe, changes, drawn) if enough_memory else None
         trivial = self._truth.passing_trivial(modules.perturbed, arguments, expected, other, enough_memory)
-        updates = self._shown(modules, probe, after[0]) if names else Updates()
+        updates = Updates(names, after[0]) if names else Updates()
+        if names and not closely:
+            self._refuse_hidden(modules, probe, updates)
 
-        def again() -> Expected:
-            return self._truth.expected(structure, original, modules, arguments, probe, closely=True)[0]
+        def again() -> tuple[Expected, Expected]:
+            again, _ = self._truth.expected(structure, original, modules, arguments, probe, closely=True)
+            return again, updates.expected
 
-        jump = probe.rule == "stress" and any(map(is_half, original))
         large = bytes_of(tensors_of_call(modules.perturbed, arguments, original)) > SMALL
-        small = partial(self._closely, probe) if jump else None
+        small = partial(self._closely, probe)
         return PreparedProbe(
             probe,
             modules.perturbed,
@@ -295,7 +310,6 @@ class ReferenceOutputs:
             trivial,
             updates,
             (again if large else small) if enough_memory else None,
-            large,
             self._originals.on_host,
             None if self.device.startswith("cuda") else partial(self._in_tf32, probe),
             partial(self._without_shortcuts, probe) if probe.stress in PLANTED else None,
@@ -317,32 +331,32 @@ class ReferenceOutputs:
             return structure, original
 
     def _updates(self, modules: Modules, arguments: dict[str, Any], probe: Probe) -> Updates:
-        """Returns what the buffers that the original updates hold after the call. Raises as ``_shown``."""
+        """Returns what the buffers that the original updates hold after the call. Raises as ``_refuse_hidden``."""
         names = self._updated[probe.case]
         if not names:
             return Updates()
         after = modules.giving_buffers(names)
         original = self._after(after, arguments, probe)
         expected, _ = self._truth.expected(None, original, after, arguments, probe)
-        return self._shown(modules, probe, expected)
+        updates = Updates(names, expected)
+        self._refuse_hidden(modules, probe, updates)
+        return updates
 
     def _after(self, modules: Modules, arguments: dict[str, Any], probe: Probe) -> list[torch.Tensor]:
         with original_errors(probe), self._originals.in_stage(RUNNING):
             return calls.run_original(modules.perturbed, arguments, self._originals.place)[1]
 
-    def _shown(self, modules: Modules, probe: Probe, expected: Expected) -> Updates:
-        """Returns the updates of buffers.
+    def _refuse_hidden(self, modules: Modules, probe: Probe, updates: Updates) -> None:
+        """Refuses updates of buffers that nothing shows.
 
         Raises:
-            OriginalError: they change so little that nothing shows whether they are updated.
+            OriginalError: they change so little that a kernel which does not update them would be right.
         """
-        names = self._updated[probe.case]
         before = dict(modules.perturbed.named_buffers(remove_duplicate=False))
-        for i, name in enumerate(names):
-            kept = numerics.compare(before[name], expected, i, self.policy, self.tolerance)
+        for i, name in enumerate(updates.names):
+            kept = numerics.compare(before[name], updates.expected, i, self.policy, self.tolerance)
             if probe.rule == "values" and kept.passed:
                 raise OriginalError(
                     f"the original updates its buffer `{name}` so little, at {probe.describe()}, that a kernel "
                     "which does not would pass; give inputs that change it more"
                 )
-        return Updates(names, expected)

@@ -86,11 +86,9 @@ class PreparedProbe:
     """Name of a trivial output that would pass, so that this probe cannot tell right from wrong; None if
     none would."""
     updates: Updates = field(default_factory=Updates)
-    closely: Callable[[], Expected] | None = field(default=None, repr=False)
-    """Computes ``expected`` with more effort, for an output that would be wrong: of a large call, or one whose rows may jump.
-    None where that is all there is."""
-    large: bool = False
-    """Whether ``expected`` is less sure, so that ``closely`` may also find an output wrong that seems right."""
+    closely: Callable[[], tuple[Expected, Expected]] | None = field(default=None, repr=False)
+    """Computes ``expected``, and what is expected of the updates, with more effort, for an output that would be wrong. None
+    where that is all there is."""
     on_host: bool = False
     """Whether large arguments lie in the host's memory, and the module elsewhere."""
     in_tf32: Callable[[], Expected | None] | None = field(default=None, repr=False)

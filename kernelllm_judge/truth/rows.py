@@ -6,11 +6,15 @@ Few values are read in between: each read waits for the GPU, which several proce
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
 from kernelllm_judge.policy import Policy
+from kernelllm_judge.truth import fused
+from kernelllm_judge.truth.fused import ALIKE
 
 CHUNK = 1 << 24
 """Elements that are compared at once where no policy says how many."""
@@ -19,15 +23,8 @@ ROW = 32
 """Fewest elements of a row, whose errors are taken together; shorter last dimensions are merged with those before them."""
 
 
-ALIKE = 0.999
-"""Share of a row's largest magnitude from which on elements are as large, see ``row_scale``."""
-
-ALONE = 8
-"""An output of fewer elements is no row: each element, such as one of several losses, has a scale of its own."""
-
-
 def group_rms(
-    truth: torch.Tensor,
+    truth: torch.Tensor | None,
     value: torch.Tensor,
     dim: int,
     peak: float | torch.Tensor,
@@ -35,42 +32,19 @@ def group_rms(
     *,
     finite: bool = False,
 ) -> torch.Tensor:
-    """Returns the root mean square of the differences in each group, relative to ``peak``.
+    """Returns the root mean square in each group of elements along ``dim`` of ``(rows, last dimension)``, relative to ``peak``.
 
-    ``finite`` says that all elements of both are known to be.
+    It is that of the differences from ``truth``, or of the elements if that is None. ``finite`` says that all are known to be.
     """
-    wide, other = (x.reshape(-1, x.shape[-1]) for x in (truth, value))
-    return _in_groups(
-        (
-            distance(other[start:stop].double(), wide[start:stop], finite=finite).div_(peak)
-            for start, stop in chunks(wide, policy)
-        ),
-        dim,
-        wide.shape[dim],
-    )
-
-
-def group_sizes(
-    value: torch.Tensor, dim: int, peak: float | torch.Tensor, policy: Policy, *, finite: bool = False
-) -> torch.Tensor:
-    """Returns the root mean square of the elements in each group, see ``group_rms``."""
-    wide = value.reshape(-1, value.shape[-1])
-    parts = (wide[start:stop].double() / peak for start, stop in chunks(wide, policy))
-    return _in_groups(
-        (part if finite else part.nan_to_num_(0.0, 0.0, 0.0) for part in parts), dim, wide.shape[dim]
-    )
-
-
-def _in_groups(parts: Iterable[torch.Tensor], dim: int, size: int) -> torch.Tensor:
-    """Returns root mean squares over groups of ``size`` elements along ``dim``; rows come in parts."""
-    norms = [torch.linalg.vector_norm(part, dim=dim) for part in parts]
+    matrix = value.reshape(-1, value.shape[-1])
+    wide = None if truth is None else truth.reshape(matrix.shape)
+    norms = []
+    for start, stop in chunks(matrix, policy):
+        part = matrix[start:stop].double()
+        off = distance(part, 0.0 if wide is None else wide[start:stop], finite=finite)
+        norms.append(torch.linalg.vector_norm(off.div_(peak), dim=dim))
     whole: torch.Tensor = torch.cat(norms) if dim else torch.linalg.vector_norm(torch.stack(norms), dim=0)
-    return whole / math.sqrt(size)
-
-
-def only_finite(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the tensor with zeros where it is not finite."""
-    return tensor if all_finite(tensor) else tensor.nan_to_num(0.0, 0.0, 0.0)
+    return whole / math.sqrt(matrix.shape[dim])
 
 
 def largest(tensor: torch.Tensor) -> torch.Tensor:
@@ -98,7 +72,7 @@ def row_scale(rows: torch.Tensor, alike: float = ALIKE) -> torch.Tensor:
     return torch.minimum(rms(size, 1), rms(rest, 1).clamp_min(1.0))
 
 
-def distance(value: torch.Tensor, truth: torch.Tensor, *, finite: bool = False) -> torch.Tensor:
+def distance(value: torch.Tensor, truth: torch.Tensor | float, *, finite: bool = False) -> torch.Tensor:
     """Returns the absolute difference where both are finite; 0 elsewhere. ``finite`` says that all are known to be."""
     off = (value - truth).abs_()
     return off if finite else off.nan_to_num_(0.0, 0.0, 0.0)
@@ -133,8 +107,9 @@ def least_unit(dtype: torch.dtype) -> float:
 
 
 def as_rows(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the tensor as ``(rows, width)``, with at least ``ROW`` elements a row if it has so many, or one if it has few."""
-    if tensor.numel() < ALONE:
+    """Returns the tensor as ``(rows, width)``, with at least ``ROW`` elements a row; one element where it has fewer altogether,
+    such as several losses."""
+    if tensor.numel() < ROW:
         return tensor.reshape(-1, 1)
     width, dims = 1, list(tensor.shape)
     while dims and width < ROW:
@@ -148,3 +123,119 @@ def chunks(matrix: torch.Tensor, policy: Policy) -> Iterator[tuple[int, int]]:
     step = max(1, policy.chunk_elements // max(width, 1))
     for start in range(0, rows if width else 0, step):
         yield start, min(start + step, rows)
+
+
+@dataclass(frozen=True)
+class Errors:
+    """How far one evaluation of a leaf is off."""
+
+    worst: torch.Tensor
+    """Largest error of each row, relative to ``|exact| + scale``, ``(rows, 1)``, float64."""
+    rows: torch.Tensor
+    """Root mean square of each row's errors, which are relative to the same, ``(rows, 1)``."""
+    groups: tuple[torch.Tensor, ...]
+    """Root mean squares of absolute errors, relative to the leaf's largest magnitude: of each column, of each short row."""
+
+
+@dataclass(frozen=True)
+class Ruler:
+    """Measures the errors of one leaf."""
+
+    truth: torch.Tensor
+    """The exact output, float64."""
+    dtype: torch.dtype
+    scale: torch.Tensor
+    """Magnitude of each row of it, ``(rows, 1)``, float64; see ``rows.row_scale``."""
+    finite: bool
+    """Whether all elements of original and exact output are finite."""
+    policy: Policy
+
+    @cached_property
+    def peak(self) -> float:
+        """The exact output's largest magnitude."""
+        return float(largest(self.truth)) if self.truth.numel() else 0.0
+
+    @cached_property
+    def dims(self) -> tuple[int, ...]:
+        """Along which dimensions of ``(rows, last dimension)`` elements are taken together."""
+        return together_dims(self.truth) if self.peak else ()
+
+    @cached_property
+    def sizes(self) -> tuple[torch.Tensor, ...]:
+        """The root mean square of each group of exact elements."""
+        return tuple(
+            group_rms(None, self.truth, dim, self.peak, self.policy, finite=self.finite) for dim in self.dims
+        )
+
+    def errors(
+        self, value: torch.Tensor, exact: torch.Tensor | None = None, into: torch.Tensor | None = None
+    ) -> Errors:
+        """Measures an evaluation.
+
+        Args:
+            exact: what it gives in float64; None: the truth.
+            into: gets each element's error, where that is larger.
+        """
+        exact = self.truth if exact is None else exact
+        least, most = least_unit(self.dtype), torch.finfo(self.dtype).max
+        if (
+            self.finite
+            and exact is self.truth
+            and into is None
+            and fused.rows_fit(*map(as_rows, (exact, value)))
+        ):
+            _, worst, spread = fused.row_bounds(as_rows(value), as_rows(exact), least)
+        else:
+            worst, spread = torch.zeros_like(self.scale), torch.zeros_like(self.scale)
+            for start, stop in chunks(as_rows(exact), self.policy):
+                t, e, v = (as_rows(x)[start:stop] for x in (self.truth, exact, value))
+                v = v.double()
+                unit = unit_of(t, self.scale[start:stop], self.dtype, self.finite)
+                if not self.finite:
+                    e = in_range(e, v, most)
+                off = distance(v, e).div_(unit)
+                worst[start:stop] = off.amax(1, keepdim=True)
+                spread[start:stop] = rms(off, 1)
+                if into is not None:
+                    # By chance a single element may not change; then its row's typical change counts.
+                    typical = torch.maximum(off, spread[start:stop]) * (1 + 1e-6)  # float32 rounds
+                    torch.maximum(into[start:stop], typical, out=into[start:stop])
+        return Errors(worst, spread, self.groups(value, exact))
+
+    def groups(self, value: torch.Tensor, exact: torch.Tensor | None = None) -> tuple[torch.Tensor, ...]:
+        """Returns the root mean square of the errors of each group."""
+        exact = self.truth if exact is None else exact
+        found = []
+        for dim in self.dims:
+            matrix, got = (x.reshape(-1, x.shape[-1]) for x in (exact, value))
+            if not dim and self.finite and fused.columns_fit(matrix, got):
+                found.append(fused.column_rms(got, matrix, self.peak))
+            else:
+                found.append(group_rms(exact, value, dim, self.peak, self.policy))
+        return tuple(found)
+
+
+def ruler_of(original: torch.Tensor, truth: torch.Tensor, policy: Policy) -> Ruler:
+    """Returns what measures a leaf. Corrects ``truth`` where float64's range changes the meaning."""
+    rows, _ = as_rows(original).shape
+    most = torch.finfo(original.dtype).max
+    finite = not rows or bool(finite_sum(original) & (torch.linalg.vector_norm(truth, math.inf) <= most))
+    scale = truth.new_zeros(rows, 1)
+    for start, stop in chunks(as_rows(truth), policy):
+        t = as_rows(truth)[start:stop]
+        if not finite:  # e.g. a mask filled with the dtype's lowest value
+            t.copy_(in_range(t, as_rows(original)[start:stop].double(), most))
+        scale[start:stop] = row_scale(t if finite else torch.where(t.abs() <= most, t, 0.0))
+    return Ruler(truth, original.dtype, scale, finite, policy)
+
+
+def in_range(exact: torch.Tensor, value: torch.Tensor, most: float) -> torch.Tensor:
+    """Returns float64 values; in their place the dtype's own where only those are in its range."""
+    return torch.where(value.isfinite() & ~(exact.abs() <= most), value, exact)
+
+
+def together_dims(output: torch.Tensor) -> tuple[int, ...]:
+    """Returns along which dimensions of ``(rows, last dimension)`` an output's elements are taken together."""
+    width = output.shape[-1] if output.dim() else 1
+    columns = (0,) if width > 1 and output.numel() > width else ()
+    return columns + ((1,) if 1 < width < ROW else ())

@@ -15,7 +15,7 @@ import torch
 
 from kernelllm_judge.truth import fused
 from kernelllm_judge.truth.agreement import every
-from kernelllm_judge.truth.otherwise import allowed_operations
+from kernelllm_judge.truth.honest import allowed_operations
 from kernelllm_judge.truth.rows import CHUNK, largest
 
 Arguments = dict[str, Any]

@@ -15,36 +15,25 @@ from kernelllm_judge.core.stages import RUNNING
 from kernelllm_judge.memory import cached_bytes
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.truth import calls, numerics
-from kernelllm_judge.truth.bounds import ErrorBounds, usual_size, with_unresolved_rows
+from kernelllm_judge.truth.bounds import ErrorBounds
 from kernelllm_judge.truth.exhaust import read_kind, with_numbers_about_one
-from kernelllm_judge.truth.jumps import RUNS, errors_of_rows
+from kernelllm_judge.truth.honest import (
+    Evaluation,
+    InTf32,
+    Reordered,
+    allowed_operations,
+    modes,
+    shape_and_kind,
+)
 from kernelllm_judge.truth.numerics import Expected
 from kernelllm_judge.truth.originals import Modules, Originals
-from kernelllm_judge.truth.otherwise import InTf32, Mode, allowed_operations, modes
 from kernelllm_judge.truth.prepared import tensors_of_call
 from kernelllm_judge.truth.probes import Probe
-from kernelllm_judge.truth.reordered import Reordered
-from kernelllm_judge.truth.runs import Runs, as_it_is, forms_of
+from kernelllm_judge.truth.stress import WHOLE_HALVES
 from kernelllm_judge.truth.trivial import passing_trivial_output
 
-EQUAL = frozenset({"equal-row", "equal-value", "two-value", "mixed-row", "low-row", "zero"})
-"""Kinds of stress that make inputs equal to each other."""
-
-FEW = 16
-"""Elements of an output whose errors may all be small by chance…"""
-
-TRIES = 6
-"""…so that it is computed this often, for slightly other inputs each time…"""
-
-SMALL = 1 << 20
-"""…where the inputs together have no more elements than this, and once where they have more."""
-
-DIRECTIONS = 4
-"""Random directions in which inputs and weights are perturbed: one alone hardly changes some elements, and where all elements
-of a row share a factor, none of the row…"""
-
-MODERATE = 1 << 24
-"""…where they have no more elements together than this, and one where they have more."""
+AT_ONCE = 1 << 24
+"""Elements of a tensor that is perturbed at once."""
 
 
 class Truth:
@@ -58,7 +47,7 @@ class Truth:
         self._used: dict[tuple[Any, ...], bool] = {}
         """Whether a way to compute a case of some sizes otherwise changes anything."""
         self._sizes: dict[tuple[str, int], float] = {}
-        """How large each leaf of a case's output usually is, by its number."""
+        """The largest magnitude of each leaf of a case's output where it is not stressed, by its number."""
 
     def expected(
         self,
@@ -67,14 +56,13 @@ class Truth:
         modules: Modules,
         arguments: dict[str, Any],
         probe: Probe,
-        closely: bool | None = None,
+        closely: bool = False,
         share: float = 1.0,
     ) -> tuple[Expected, bool]:
         """Returns what is expected of a candidate, and whether there was enough memory to find all of it out.
 
-        Inputs and weights are perturbed in several random directions, if there is memory for so many, or in one: by default
-        that depends on their size. Only ``closely`` tells under stress which rows jump. ``share`` is that of the outputs
-        which the modules give.
+        ``closely`` tells more of what honest kernels may give, in many runs at inputs with other last digits. ``share`` is that
+        of the outputs which the modules give.
         """
         groups = [(structure, original)]
         [expected], enough = self.expected_apart(groups, modules, arguments, probe, closely, share)
@@ -86,7 +74,7 @@ class Truth:
         modules: Modules,
         arguments: dict[str, Any],
         probe: Probe,
-        closely: bool | None = None,
+        closely: bool = False,
         share: float = 1.0,
         tf32: bool = False,
     ) -> tuple[list[Expected], bool]:
@@ -96,53 +84,45 @@ class Truth:
         On a GPU they may be computed in TF32, where settings allow it; elsewhere if ``tf32`` says so.
         """
         original = [leaf for _, leaves in groups for leaf in leaves]
-        every, note = self._exact(modules, arguments, original)
+        exact, note = self._exact(modules, arguments, original)
         enough_memory = self._fits(modules.perturbed, arguments, original, runs=4)
         if not enough_memory:
             note += (
                 "; there was too little memory to try small perturbations of the inputs and half precision"
             )
-        small = sum(t.numel() for t in tensors_of_call(modules.perturbed, arguments, ())) <= MODERATE
-        times = DIRECTIONS if closely and not small else 1
-        directions = DIRECTIONS if (small if closely is None else closely) else 1
-        if directions > 1 and not self._fits(modules.perturbed, arguments, original, runs=4 + directions):
-            directions = 1
-        nearby = self._nearby(modules, arguments, probe.seed, directions) if every and enough_memory else []
-        few = [any(t.numel() <= FEW and t.is_floating_point() for t in leaves) for _, leaves in groups]
-        equal = bool(EQUAL & {probe.stress, *probe.stripes})
-        most = TRIES if any(few) and _elements(arguments) <= SMALL else times
-        others = (
-            list(self._elsewhere(modules, arguments, probe, most)) if nearby and (equal or any(few)) else []
+        further = self._policy.honest_runs if closely and enough_memory else 0
+        nearby = self._nearby(modules, arguments, probe.seed, 1 + further) if exact and enough_memory else []
+        found = numerics.expect(
+            None,
+            original,
+            exact,
+            nearby,
+            self._policy,
+            elements=int(share * _elements(arguments)),
+            free=probe.rule == "stress",
+            evaluations=self._honest(modules, arguments, probe, tf32, further) if exact else (),
+            usual=lambda leaf: self._sizes.get((probe.case, leaf)),
+            steady=probe.stress == WHOLE_HALVES or bool(read_kind(probe.stress)),
         )
-        otherwise = list(self._otherwise(modules, arguments, probe, tf32)) if every else []
-        jump = closely and nearby and probe.rule == "stress" and _elements(arguments) <= MODERATE
-        jumping = list(self._jumping(modules, arguments, probe, original, every)) if jump and every else []
-        runs = Runs(every, nearby, others, otherwise, jumping).giving(len(original))
-        elements, expected, start = int(share * _elements(arguments)), [], 0
-        for (structure, own), is_few in zip(groups, few, strict=True):
+        if read_kind(probe.stress):
+            widened = [
+                with_numbers_about_one(bounds, self._policy) if isinstance(bounds, ErrorBounds) else bounds
+                for bounds in found.bounds
+            ]
+            found = replace(found, bounds=tuple(widened))
+        for number, bounds in enumerate(found.bounds):
+            if isinstance(bounds, ErrorBounds) and bounds.ruler.peak and not (probe.stress or probe.stripes):
+                self._sizes.setdefault((probe.case, number), bounds.ruler.peak)
+        expected, start = [], 0
+        for structure, own in groups:
             which = slice(start, start := start + len(own))
-            some = runs.leaves(which, len(others) if is_few else 2 * times * equal)
-            found = some.expect(structure, own, probe, self._policy, elements, note)
-            expected.append(self._with_unresolved_rows(found, probe, which.start))
+            other = exact is not None and list(map(shape_and_kind, exact[which])) != list(
+                map(shape_and_kind, own)
+            )
+            why = as_it_is("its outputs have other shapes or types in float64") if other else ""
+            parts = found.original[which], found.exact[which], found.bounds[which]
+            expected.append(Expected(structure, *parts, found.free, (why + note).removeprefix("; ")))
         return expected, enough_memory
-
-    def _with_unresolved_rows(self, expected: Expected, probe: Probe, first: int) -> Expected:
-        """Allows what float64 may have rounded to 0, by how large the case's output was for the first inputs that were not stressed.
-
-        ``first`` is the number of its first leaf.
-        """
-        found: list[ErrorBounds | tuple[torch.Tensor, ...]] = []
-        for number, (bounds, exact) in enumerate(zip(expected.bounds, expected.exact, strict=True), first):
-            if isinstance(bounds, ErrorBounds):
-                usual = self._sizes.get((probe.case, number)) or usual_size(bounds)
-                if usual and not (probe.stress or probe.stripes):
-                    self._sizes.setdefault((probe.case, number), usual)
-                dtype = expected.original[number - first].dtype
-                bounds = with_unresolved_rows(bounds, exact, dtype, usual or 1.0, self._policy)
-                if read_kind(probe.stress):
-                    bounds = with_numbers_about_one(bounds, dtype, self._policy)
-            found.append(bounds)
-        return replace(expected, bounds=tuple(found))
 
     def strictly(
         self,
@@ -155,15 +135,13 @@ class Truth:
     ) -> Expected | None:
         """Returns what is expected by one run in float64: nothing is allowed but rounding and the original's own error.
 
-        What passes this passes ``expected``, which allows more. None where that does not follow, as at steps, or where
-        float64 is not available.
+        What passes this passes ``expected``, which allows more. None where float64 is not available.
         """
         exact, _ = self._exact(modules, arguments, original)
-        if exact is None or forms_of(exact) != forms_of(original):
+        if exact is None or list(map(shape_and_kind, exact)) != list(map(shape_and_kind, original)):
             return None
         elements, free = int(share * _elements(arguments)), probe.rule == "stress"
-        expected = numerics.expect(structure, original, exact, [], self._policy, elements=elements, free=free)
-        return None if any(isinstance(b, ErrorBounds) and b.steps for b in expected.bounds) else expected
+        return numerics.expect(structure, original, exact, [], self._policy, elements=elements, free=free)
 
     def passing_trivial(
         self,
@@ -218,51 +196,31 @@ class Truth:
         ]
         return [leaves for leaves in found if leaves]
 
-    def _elsewhere(
-        self, modules: Modules, arguments: dict[str, Any], probe: Probe, times: int
-    ) -> Iterator[tuple[list[torch.Tensor], list[torch.Tensor]]]:
-        """Yields the leaves for slightly perturbed inputs, as the original computes them and in float64.
-
-        Where inputs are equal numbers, the original's errors may cancel by chance, in its own order of summation or in
-        another, and there they do not. Where outputs have few elements, each error is small by chance now and then, and
-        several are not.
-        """
-        for further in range(times):
-            change = next(self._originals.perturbations(probe.seed + further))
-            move = partial(_near, change=change, from_zero=change)
-            near = calls.mapped(arguments, partial(self._originals.changed, change=move))
+    def _honest(
+        self, modules: Modules, arguments: dict[str, Any], probe: Probe, tf32: bool, further: int
+    ) -> Iterator[Evaluation]:
+        """Yields what other honest implementations might give, and then so many pairs of what they might give at inputs with
+        other last digits: there errors are small by chance, or cancel in equal numbers, no more often than elsewhere."""
+        for number, mode in enumerate(modes(tf32=tf32 or self._originals.device.startswith("cuda"))):
+            kind = probe.case, probe.sizes, number
+            if self._used.get(kind) is False:
+                continue
+            leaves = self._attempt(partial(self._run, modules, arguments), mode)
+            self._used[kind] = mode.used and bool(leaves)
+            if self._used[kind]:
+                yield Evaluation(leaves, None, mode.terms)
+        for number in range(further):
+            near = self.nearby(arguments, probe.seed + number)
             if exact := self._attempt(partial(self._originals.in_float64.run, modules.exact, near)):
-                orders = (contextlib.nullcontext(), Reordered())
-                found = [self._attempt(partial(self._run, modules, near), order) for order in orders]
-                yield from ((leaves, exact) for leaves in found if leaves)
+                for order in (contextlib.nullcontext(), Reordered()):
+                    if leaves := self._attempt(partial(self._run, modules, near), order):
+                        yield Evaluation(leaves, exact)
 
-    def _jumping(
-        self,
-        modules: Modules,
-        arguments: dict[str, Any],
-        probe: Probe,
-        original: list[torch.Tensor],
-        before: list[torch.Tensor],
-    ) -> Iterator[list[torch.Tensor | None]]:
-        """Yields ``errors_of_rows`` of each leaf in half precision, None for others, for inputs with other last digits.
-
-        ``before`` are the leaves in float64 at the inputs themselves.
-        """
-        forms = forms_of(original)
-        if not any(map(is_half, original)) or forms_of(before) != forms:
-            return
-        for further in range(RUNS):
-            seed = probe.seed + further
-            visible, fine = self._originals.visible_perturbation(seed), self._originals.perturbations(seed)
-            move = partial(_near, change=visible, from_zero=next(fine))
-            near = calls.mapped(arguments, partial(self._originals.changed, change=move))
-            exact = self._attempt(partial(self._originals.in_float64.run, modules.exact, near))
-            leaves = self._attempt(partial(self._run, modules, near)) if exact else []
-            if forms_of(exact) == forms_of(leaves) == forms:
-                yield [
-                    errors_of_rows(*leaf, self._policy) if is_half(leaf[0]) else None
-                    for leaf in zip(leaves, exact, before, strict=True)
-                ]
+    def nearby(self, arguments: dict[str, Any], seed: int) -> dict[str, Any]:
+        """Returns the arguments with other last digits."""
+        visible, fine = self._originals.visible_perturbation(seed), self._originals.perturbations(seed)
+        move = partial(_near, change=visible, from_zero=next(fine))
+        return calls.mapped(arguments, partial(self._originals.changed, change=move))
 
     def _run(self, modules: Modules, arguments: dict[str, Any]) -> list[torch.Tensor]:
         return calls.run_original(modules.perturbed, arguments, self._originals.place)[1]
@@ -282,22 +240,10 @@ class Truth:
         except Exception:  # user code may check its inputs, and not everything can be done in another way
             return []
 
-    def _otherwise(
-        self, modules: Modules, arguments: dict[str, Any], probe: Probe, tf32: bool
-    ) -> Iterator[tuple[Mode, list[torch.Tensor]]]:
-        """Yields the leaves as other honest implementations might compute them, and in which way that is."""
-        for mode in modes(tf32=tf32 or self._originals.device.startswith("cuda")):
-            kind = probe.case, probe.sizes, type(mode)
-            if self._used.get(kind) is False:
-                continue
-            leaves = self._attempt(partial(self._run, modules, arguments), mode)
-            self._used[kind] = mode.used and bool(leaves)
-            if self._used[kind]:
-                yield mode, leaves
-
     def may_use_tf32(self, probe: Probe) -> bool:
         """Whether settings allow TF32 for what the original computes, as far as is known."""
-        return bool(allowed_operations()) and self._used.get((probe.case, probe.sizes, InTf32)) is not False
+        first = [isinstance(mode, InTf32) for mode in modes(tf32=True)].index(True)
+        return bool(allowed_operations()) and self._used.get((probe.case, probe.sizes, first)) is not False
 
     def _fits(
         self, module: torch.nn.Module, arguments: dict[str, Any], original: list[torch.Tensor], runs: int
@@ -317,9 +263,9 @@ class Truth:
         return needed <= room
 
 
-def is_half(leaf: torch.Tensor) -> bool:
-    """Whether a leaf is one whose rows may jump: not empty, in half precision."""
-    return leaf.dtype in (torch.float16, torch.bfloat16) and leaf.numel() > 0
+def as_it_is(why: str) -> str:
+    """Returns the note of what cannot be compared with float64."""
+    return f"compared with the original as it is: {why}"
 
 
 def _elements(arguments: dict[str, Any]) -> int:
@@ -335,7 +281,7 @@ def _near(
     what lies between takes several times their memory.
     """
     near = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
-    step = max(1, MODERATE * tensor.shape[0] // max(1, tensor.numel())) if tensor.dim() else 1
+    step = max(1, AT_ONCE * tensor.shape[0] // max(1, tensor.numel())) if tensor.dim() else 1
     pairs = (t.split(step) if t.dim() else (t,) for t in (near, tensor))
     for target, rows in zip(*pairs, strict=True):
         moved = change(rows)

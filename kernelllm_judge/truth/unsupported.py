@@ -15,6 +15,7 @@ from kernelllm_judge.policy import Policy
 from kernelllm_judge.shared.leaves import flatten
 from kernelllm_judge.truth import calls, numerics
 from kernelllm_judge.truth.acceptance import Unasked
+from kernelllm_judge.truth.honest import shape_and_kind
 from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.rows import CHUNK
 
@@ -126,9 +127,3 @@ def _same(before: Any, after: Any) -> bool:
         return False
     pairs = zip(before.reshape(-1).split(CHUNK), after.reshape(-1).split(CHUNK), strict=True)
     return all(torch.equal(a.to(b.device).nan_to_num(), b.nan_to_num()) for a, b in pairs)
-
-
-def shape_and_kind(leaf: Any) -> tuple[Any, ...]:
-    """Returns the shape and dtype of an output leaf; all floating dtypes count as one."""
-    floating = isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
-    return (leaf.shape, floating or leaf.dtype) if isinstance(leaf, torch.Tensor) else (type(leaf),)

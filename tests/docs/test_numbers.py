@@ -14,8 +14,8 @@ from kernelllm_judge.rules.timing import Recheck, RooflineRule
 from kernelllm_judge.rules.work import DeviceTime, TorchShare
 from kernelllm_judge.shared.buffers import GUARD
 from kernelllm_judge.timing import timing
-from kernelllm_judge.truth import jumps, otherwise, reordered, truth
-from kernelllm_judge.truth.otherwise import RARE
+from kernelllm_judge.truth import honest
+from kernelllm_judge.truth.rows import ROW
 from pytest_kernelllm.beside.optimize.graphs import MOST
 from pytest_kernelllm.pool.engine import MEMORY, PER_GPU
 from pytest_kernelllm.store import hub
@@ -35,20 +35,16 @@ STATED = {
     ],
     "explanation/numerics.md": [
         f"{P.single_eps:.0f} eps (1.9e-6 for float32)",
-        f"{P.terms_eps} eps × √(elements",
-        f"but at most {P.most_terms:,}",
-        f"in {reordered.FEWEST} to {reordered.MOST} parts",
-        f"in up to {reordered.PARTS} parts",
-        f"in {otherwise.BLOCKS[0]:,} blocks, in {otherwise.BLOCKS[1]}, and as one tree",
-        f"Up to {truth.MODERATE >> 20} million elements",
-        f"they move in {WORDS[truth.DIRECTIONS - 1]} other directions",
-        f"{RARE:.0f} standard deviations",
-        f"{P.half_eps} eps. One rounding",
-        f"{P.own_error_factor:.0f} times the largest error of its row",
+        f"at most {P.most_terms:,}",
+        f"in {honest.PARTS} parts",
+        f"sums in {honest.PARTS**2:,} blocks and as one tree",
+        f"at {P.honest_runs} inputs with other last digits",
+        f"in {P.honest_runs} other directions",
+        f"{P.half_eps} eps, which is three roundings",
+        f"{P.own_factor:.0f} times the largest error of its row",
+        f"at most {P.rms_factor} times theirs, and {P.rms_chance:.0f}/√n times so much",
+        f"rows shorter than {ROW}",
         f"moves by {0.5 * P.conditioning_eps:.0f} to {1.5 * P.conditioning_eps:.0f} float32 eps",
-        f"At most one element in {1 / P.outlier_share:.0f} may err more",
-        f"the original runs {jumps.RUNS} times more",
-        {2.0: "up to twice as many as jumped in one run"}[jumps.TIMES],
         f"{P.seeds} seeds at the main sizes",
         f"up to {P.gpu_stress_elements:,} elements",
     ],

@@ -80,11 +80,12 @@ def check_bounds(device: str) -> None:
             exact[4] = 0.0
             original = exact.to(dtype)
             least = rows.least_unit(dtype)
-            scale, errs = fused.row_bounds(original.to(device), exact.to(device), least)
+            scale, errs, together = fused.row_bounds(original.to(device), exact.to(device), least)
             torch.testing.assert_close(scale.cpu(), rows.row_scale(exact))
             unit = rows.unit_of(exact, rows.row_scale(exact), dtype, True)
-            worst = (rows.distance(original.double(), exact) / unit).amax(1, keepdim=True)
-            torch.testing.assert_close(errs.cpu(), worst)
+            off = rows.distance(original.double(), exact) / unit
+            torch.testing.assert_close(errs.cpu(), off.amax(1, keepdim=True))
+            torch.testing.assert_close(together.cpu(), rows.rms(off, 1))
             check_errors(device, original, exact, least)
 
 
@@ -99,13 +100,13 @@ def check_errors(device: str, original: torch.Tensor, exact: torch.Tensor, least
     for some in (None, sensitivity):
         error = (got.double() - exact).abs() / rows.unit_of(exact, scale, got.dtype, True)
         allowed = base.expand_as(exact) if some is None else torch.maximum(base, some)
-        ratio, place = (error / allowed).reshape(-1).max(0)
-        there = place.item(), error.reshape(-1)[place].item(), allowed.reshape(-1)[place].item()
+        ratio, column = (error / allowed).max(1, keepdim=True)
+        place = column + torch.arange(len(exact))[:, None] * exact.shape[1]
+        there = place, error.gather(1, column), allowed.gather(1, column)
+        expected = torch.cat([(error > allowed).sum(1, keepdim=True), ratio, *there, rows.rms(error, 1)], 1)
         tensors = (t if t is None else t.to(device) for t in (got, exact, scale, base, some))
-        count, found_ratio, at, found_error, found_allowed = fused.errors(*tensors, least).tolist()
-        assert count == int((error > allowed).sum()) > 0
-        torch.testing.assert_close((found_ratio, found_error, found_allowed), (ratio.item(), *there[1:]))
-        assert at == there[0]
+        torch.testing.assert_close(fused.errors(*tensors, least).cpu(), expected.t())
+        assert int(expected[:, 0].sum()) > 0
 
 
 def check_columns(device: str) -> None:
@@ -113,11 +114,8 @@ def check_columns(device: str) -> None:
     for shape in ((40, 3), (1040, 33)):
         exact = numbers(*shape)
         value = exact.float()
-        size, off, spread = (x.cpu() for x in fused.column_rms(value.to(device), exact.to(device), 3.0))
-        torch.testing.assert_close(size, rows.group_sizes(exact, 0, 3.0, Policy()))
+        off = fused.column_rms(value.to(device), exact.to(device), 3.0).cpu()
         torch.testing.assert_close(off, rows.group_rms(exact, value, 0, 3.0, Policy()))
-        first = exact[:1].expand_as(exact)
-        torch.testing.assert_close(spread, rows.group_rms(exact, first, 0, 3.0, Policy()))
 
 
 def check_comparisons(device: str) -> None:

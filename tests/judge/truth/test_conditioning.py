@@ -52,7 +52,8 @@ def prepared():
 
 
 def passes(got, probe):
-    return compare(got, probe.expected, 0, POLICY, None).passed
+    right = compare(got, probe.expected, 0, POLICY, None).passed
+    return right or compare(got, probe.closely()[0], 0, POLICY, None).passed
 
 
 def test_a_factor_that_a_row_shares_may_be_rounded_as_loops_round(prepared):

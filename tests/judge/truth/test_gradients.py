@@ -226,3 +226,12 @@ def test_the_forms_of_gradients_are_theirs_without_data():
     assert forms.into[1] is None
     for form, leaf in zip(forms.expected.original, gradients.expected.original, strict=True):
         assert (form.shape, form.dtype, form.device.type) == (leaf.shape, leaf.dtype, "meta")
+
+
+def test_what_honest_gradients_are_off_by_elsewhere_is_allowed_as_well():
+    module = perturb(Norm().to(torch.bfloat16), 1)
+    arguments = {"x": rows(dtype=torch.bfloat16), "scale": rows(1, torch.bfloat16)}
+    further = [{"x": rows(seed, torch.bfloat16), "scale": rows(seed + 1, torch.bfloat16)} for seed in (2, 4)]
+    few, many = (pulled(module, arguments, further=some).expected.bounds for some in ((), further))
+    assert all(bool((more.worst >= less.worst).all()) for less, more in zip(few, many, strict=True))
+    assert any(bool((more.worst > less.worst).any()) for less, more in zip(few, many, strict=True))

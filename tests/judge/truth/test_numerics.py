@@ -8,7 +8,6 @@ import torch
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.truth import bounds, numerics
 from kernelllm_judge.truth.agreement import agrees
-from kernelllm_judge.truth.bounds import usual_size, with_unresolved_rows
 from kernelllm_judge.truth.calls import (
     Float64Mode,
     copied,
@@ -19,7 +18,7 @@ from kernelllm_judge.truth.calls import (
     run_original,
     to_float64,
 )
-from kernelllm_judge.truth.jumps import errors_of_rows
+from kernelllm_judge.truth.honest import Evaluation
 from kernelllm_judge.truth.numerics import compare
 from kernelllm_judge.truth.stress import changed
 from kernelllm_judge.truth.trivial import passing_trivial_output, trivial_outputs
@@ -94,7 +93,8 @@ def test_a_candidate_may_err_as_the_original_does():
     noisy = x * (1 + 1e-4 * torch.randn(x.shape))
     exact = x.double()
     also_noisy = x * (1 + 1e-4 * torch.randn(x.shape))
-    assert compare(also_noisy, expect(noisy, exact), 0, POLICY, None).passed
+    others = [Evaluation([x * (1 + 1e-4 * torch.randn(x.shape))]) for _ in range(24)]
+    assert compare(also_noisy, expect(noisy, exact, evaluations=others), 0, POLICY, None).passed
     assert not compare(also_noisy, expect(x), 0, POLICY, None).passed
 
 
@@ -285,13 +285,19 @@ def test_a_column_of_nothing_but_noise_excuses_no_other(noise):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_once_rounded_columns_are_held_to_their_rounding(dtype):
+def test_four_roundings_are_right_and_a_sum_that_is_kept_in_half_precision_is_not(dtype):
+    """Which a bound on the largest error alone does not tell: it is below 1.5 eps."""
     torch.manual_seed(0)
-    exact = torch.randn(64, 256, dtype=torch.float64)
-    (columns,) = expect(exact.to(dtype), exact).bounds[0].together
-    assert float((columns.allowed / columns.size).max()) == pytest.approx(
-        3 * torch.finfo(dtype).eps, rel=0.02
-    )
+    parts = torch.randn(4, 256, 256, dtype=torch.float64)
+    exact, kept = parts.sum(0), parts[0].to(dtype)
+    for part in parts[1:]:
+        kept = (kept.double() + part.to(dtype).double()).to(dtype)
+    expected = expect(exact.to(dtype), exact)
+    twice = ((exact / 3).to(dtype).double() * 3).to(dtype)
+    assert right(twice, expected)
+    found = compare(kept, expected, 0, POLICY, None)
+    assert not found.passed
+    assert found.bound == bounds.TOGETHER
 
 
 def test_a_product_of_matrices_may_cancel():
@@ -335,18 +341,6 @@ def test_a_step_may_fall_where_rounding_puts_it():
     assert not right(got, expected)
 
 
-def test_few_elements_may_err_like_a_few_of_the_originals():
-    exact = torch.ones(64, 64, dtype=torch.float64)
-    original = exact.float()
-    original[0, 0] = original[7, 7] = 2.0
-    got = exact.float()
-    got[3, 3] = got[4, 4] = 2.0
-    assert right(got, expect(original, exact))
-    got[:, 5] = 2.0
-    assert not right(got, expect(original, exact))
-    assert not right(got, expect(exact.float(), exact))
-
-
 def with_jumps(exact, rows, off=0.2):
     """Half precision, and some rows that are far off: an attention that takes another key."""
     value = exact.bfloat16()
@@ -355,44 +349,36 @@ def with_jumps(exact, rows, off=0.2):
     return value
 
 
-def jumping(exact, *runs, moving=()):
-    """What is expected where rows jump in further runs of the original, and some move with the inputs' last digits."""
-    before = exact.clone()
-    before[[*moving]] *= 1.1
-    errors = [[errors_of_rows(with_jumps(exact, rows), exact, before, POLICY)] for rows in runs]
-    return expect(exact.bfloat16(), exact, jumping=errors)
+def jumping(exact, runs, **how):
+    """What is expected where these rows jump in further runs of the original."""
+    found = [Evaluation([with_jumps(exact, rows)], [exact]) for rows in runs]
+    return expect(exact.bfloat16(), exact, evaluations=found, **how)
 
 
 EXACT = torch.randn(256, 128, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-TWELVE = ([3], [40], [], [41], [3, 42], []) * 2
+TWICE = ([3], [40], [], [41], [3, 42], []) * 2
+ONCE = [[row] for row in range(12)]
 
 
-def test_rows_may_jump_that_do_in_the_originals_own_runs_or_move_in_float64():
-    expected = jumping(EXACT, *TWELVE, moving=[10])
+def test_rows_may_jump_that_do_in_the_originals_own_runs():
+    expected = jumping(EXACT, TWICE)
     assert right(with_jumps(EXACT, [3, 40, 41, 42]), expected)
-    assert right(with_jumps(EXACT, [10, 40]), expected)
     assert not right(with_jumps(EXACT, [11, 40]), expected)
     assert not right(with_jumps(EXACT, [40], off=4.0), expected)
 
 
-def test_a_few_other_rows_may_be_off_by_little():
-    expected = jumping(EXACT, *TWELVE)
-    assert right(with_jumps(EXACT, [11, 12, 40], off=0.02), expected)
-    assert not right(with_jumps(EXACT, [11, 12, 13, 40], off=0.02), expected)
-
-
-def test_where_all_rows_err_more_in_some_runs_none_jumps():
-    runs = [[], [], [], range(256)] * 3
-    assert jumping(EXACT, *runs).bounds[0].jumps is None
+def test_others_may_jump_where_each_run_has_others():
+    expected = jumping(EXACT, ONCE)
+    assert right(with_jumps(EXACT, [100, 101, 102]), expected)
+    assert not right(with_jumps(EXACT, range(100, 106)), expected)
+    assert not right(with_jumps(EXACT, [100], off=4.0), expected)
+    assert not right(with_jumps(EXACT, [100]), jumping(EXACT, ONCE[:8]))  # too few runs tell nothing
 
 
 def test_rows_jump_beside_a_row_that_is_not_finite():
     overflowing = EXACT.clone()
     overflowing[7] = 1e39
-    errors = [
-        [errors_of_rows(with_jumps(overflowing, rows), overflowing, overflowing, POLICY)] for rows in TWELVE
-    ]
-    expected = expect(overflowing.bfloat16(), overflowing, jumping=errors, free=True)
+    expected = jumping(overflowing, TWICE, free=True)
     got = with_jumps(overflowing, [40])
     assert not bool(got.isfinite().all())
     assert right(got, expected)
@@ -401,42 +387,33 @@ def test_rows_jump_beside_a_row_that_is_not_finite():
     assert not right(got, expected)
 
 
-def test_a_few_elements_at_a_step_are_no_jump():
-    """In a sign or a rounding nearly all errors are 0."""
+def test_a_few_elements_at_a_step_are_no_row():
     exact = EXACT.sign()
     runs = [exact.bfloat16() for _ in range(12)]
-    runs[1][3, :5] *= -1
-    runs[4][9, 7:60] *= -1
-    errors = [[errors_of_rows(run, exact, exact, POLICY)] for run in runs]
-    expected = expect(exact.bfloat16(), exact, jumping=errors)
-    assert expected.bounds[0].jumps is None
-
-
-def test_no_more_rows_jump_than_twice_as_many_as_in_one_run_and_two():
-    runs = [range(8 * (n % 6), 8 * (n % 6) + 8) for n in range(12)]
-    expected = jumping(EXACT, *runs)
-    assert right(with_jumps(EXACT, range(18)), expected)
-    assert not right(with_jumps(EXACT, range(19)), expected)
+    for number, run in enumerate(runs):
+        run[number, 5 * number] *= -1
+    expected = expect(exact.bfloat16(), exact, evaluations=[Evaluation([run], [exact]) for run in runs])
+    got = exact.bfloat16()
+    got[100, 7] *= -1
+    got[101, 70] *= -1
+    assert right(got, expected)
+    got[102] *= -1
+    assert not right(got, expected)
 
 
 def test_a_row_that_is_further_off_is_not_hidden_by_one_that_jumps():
     got = with_jumps(EXACT, [40])
     got[3, 5] = 5000
-    assert not right(got, jumping(EXACT, *TWELVE))
+    assert not right(got, jumping(EXACT, TWICE))
 
 
 def test_a_column_that_is_off_is_not_hidden_by_a_row_that_jumps():
-    expected = jumping(EXACT, *TWELVE)
+    expected = jumping(EXACT, TWICE)
     got = EXACT.bfloat16()
-    got[:, 5] *= 1.02
+    got[:, 5] *= 1.1
     assert not right(got, expected)
     got[40] = with_jumps(EXACT, [40])[40]
     assert not right(got, expected)
-
-
-@pytest.mark.parametrize("runs", [([],) * 12, ([3],) * 12, TWELVE[:11]])
-def test_rows_jump_only_where_some_of_twelve_runs_do_and_the_others_do_not(runs):
-    assert not right(with_jumps(EXACT, [3]), jumping(EXACT, *runs))
 
 
 def test_what_a_gpu_flushes_to_zero_may_be_zero():
@@ -449,6 +426,26 @@ def test_short_rows_are_judged_together():
     x = torch.randn(1000, 1)
     assert right(x + 1e-6, expect(x))
     assert not right(x + 1e-5, expect(x))
+
+
+STEP = POLICY.conditioning_eps * torch.finfo(torch.float32).eps
+
+
+def closely(function, x, *weights):
+    """What is expected of a function where its runs at inputs with other last digits are known, as ``Truth`` makes them."""
+
+    def exactly(move):
+        return function(move(x), *map(move, weights))
+
+    ways = [perturbation(way * STEP, seed, x.device) for way, seed in ((1, 0), (-1, 0), (1, 1), (1, 2))]
+    found = []
+    for seed in range(POLICY.honest_runs):
+        visible = perturbation(STEP, seed, x.device, visible=True)
+        near = visible(x).to(x.dtype)
+        found.append(
+            Evaluation([function(near, *weights)], [function(near.double(), *(w.double() for w in weights))])
+        )
+    return expect(function(x, *weights), exactly(to_float64), map(exactly, ways), evaluations=found)
 
 
 def gated(x, gate, up, down):
@@ -467,31 +464,12 @@ def test_a_column_of_equal_rows_has_one_error_which_may_be_small_by_chance():
     torch.manual_seed(0)
     weights = [torch.randn(shape).bfloat16() / 16 for shape in ((256, 512), (256, 512), (512, 8192))]
     x = torch.randn(1, 256).bfloat16().expand(16, -1).contiguous()
-    original, fused = gated(x, *weights)
-    exact, _ = gated(x.double(), *(w.double() for w in weights))
-    expected = expect(original, exact)
+    _, fused = gated(x, *weights)
+    expected = closely(lambda *given: gated(*given)[0], x, *weights)
     assert right(fused, expected)
     wrong = fused.clone()
     wrong[:, 17] *= 1.5
     assert not right(wrong, expected)
-
-
-def added_in_turn(x, weight, parts):
-    """Multiplies one row by a matrix in float32, adding in the order of the terms in each of some parts of the sum."""
-    sums = torch.zeros(parts, weight.shape[1])
-    for terms, rows in zip(x.chunk(len(x) // parts), weight.chunk(len(x) // parts), strict=True):
-        sums += terms[:, None] * rows
-    return sums.sum(0)
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_a_column_of_equal_rows_may_be_off_as_columns_about_as_large_are(seed):
-    torch.manual_seed(seed)
-    x, weight = torch.randn(2048), torch.randn(2048, 1024) / 64
-    original, got = (added_in_turn(x, weight, parts).expand(16, -1) for parts in (4, 1))
-    exact = (x.double() @ weight.double()).expand(16, -1)
-    expected = expect(original.contiguous(), exact.contiguous())
-    assert right(got.contiguous(), expected)
 
 
 @pytest.mark.parametrize(("dtype", "off"), [(torch.float32, 0.01), (torch.bfloat16, 1.0)])
@@ -513,11 +491,13 @@ def test_a_column_of_a_few_large_rows_may_be_off_as_columns_about_as_large_are(s
     x = torch.randn(16, 2048).bfloat16()
     x[::8] *= 1000
     weight = torch.randn(2048, 8192).bfloat16() / 64
-    parts = [a.float() @ b.float() for a, b in zip(x.chunk(4, 1), weight.chunk(4), strict=True)]
-    original = sum(part.bfloat16() for part in parts)
+
+    def in_parts(x, weight):
+        return x @ weight if x.dtype == torch.float64 else product_in_parts(x, weight, 4, torch.bfloat16)
+
     # Rounded inside as the original is not, and added up exactly.
     got = ((x.float() * (1 + torch.randn(x.shape) / 512)).bfloat16().float() @ weight.float()).bfloat16()
-    assert right(got, expect(original, x.double() @ weight.double()))
+    assert right(got, closely(in_parts, x, weight))
 
 
 @pytest.mark.parametrize(
@@ -533,15 +513,9 @@ def test_a_column_that_nearly_cancels_in_the_rows_that_decide_may_be_off_as_all_
         for shape in ((1024, 2048), (1024, 2048), (2048, 1024))
     )
     x = changed(torch.randn(rows, 1024, generator=random).bfloat16(), stressed, seed)
-    original, _ = gated(x, gate, up, down)
-    exact, _ = gated(x.double(), *(w.double() for w in (gate, up, down)))
-    nearby = [
-        gated(move(x).double(), *(move(w).double() for w in (gate, up, down)))[0]
-        for move in (perturbation(way * 4.8e-7, seed, x.device) for way in (1, -1, 2))
-    ]
     halves = (product_in_parts(x, weight, 2, torch.bfloat16) for weight in (gate, up))
     hidden = (torch.nn.functional.silu(next(halves).float()) * next(halves).float()).bfloat16()
-    expected = expect(original, exact, nearby)
+    expected = closely(lambda *given: gated(*given)[0], x, gate, up, down)
     assert right(product_in_parts(hidden, down, 4, torch.bfloat16), expected)
 
 
@@ -586,12 +560,14 @@ def test_sparse_columns_of_a_softmax_may_be_off_as_others_about_as_large_are(see
         for shape, scale in (((16, 512), 1), ((512, 512), 512**0.5), ((512, 1024), 512**0.5))
     )
 
-    def scores(parts, dtype):
+    def scores(x, first, second, parts=2, dtype=torch.bfloat16):
+        if x.dtype == torch.float64:
+            return ((x @ first).relu() @ second * 8).softmax(1)
         hidden = product_in_parts(x, first, parts, dtype).relu()
         return (product_in_parts(hidden, second, parts, dtype) * 8).softmax(1)
 
-    exact = ((x.double() @ first.double()).relu() @ second.double() * 8).softmax(1)
-    assert right(scores(1, torch.float32), expect(scores(2, torch.bfloat16), exact))
+    expected = closely(scores, x, first, second)
+    assert right(scores(x, first, second, 1, torch.float32), expected)
 
 
 @pytest.mark.parametrize("large", [1, 4, 12])
@@ -686,7 +662,7 @@ def test_one_rounding_of_a_half_precision_result_is_allowed(dtype):
     exact = softmax_like().double()
     original = exact.to(dtype)
     step = torch.finfo(dtype).eps
-    assert compare((exact * (1 + 0.4 * step)).to(dtype), expect(original, exact), 0, POLICY, None).passed
+    assert compare((exact * (1 + 0.1 * step)).to(dtype), expect(original, exact), 0, POLICY, None).passed
     assert not compare((exact * (1 + 8 * step)).to(dtype), expect(original, exact), 0, POLICY, None).passed
 
 
@@ -889,13 +865,6 @@ def test_what_float64_rounds_to_zero_may_come_out():
     assert right(got, expect(original, exact))
 
 
-def widened(expected, usual=1.0):
-    """The same expectation with what float64 may have rounded to 0 in whole rows."""
-    [bounds], [exact], [original] = expected.bounds, expected.exact, expected.original
-    bounds = with_unresolved_rows(bounds, exact, original.dtype, usual, POLICY)
-    return dataclasses.replace(expected, bounds=(bounds,))
-
-
 @pytest.mark.parametrize("shape", [(), (1, 1), (3, 1), (1, 64), (5, 64)])
 def test_what_float64_rounds_to_zero_in_all_of_a_row_may_come_out(shape):
     x = torch.full(shape, -8.0)
@@ -904,7 +873,7 @@ def test_what_float64_rounds_to_zero_in_all_of_a_row_may_come_out(shape):
     exact, tail = 1 + torch.erf(x.double()), torch.special.erfc(-x)
     assert not exact.reshape(-1)[-1]
     assert tail.reshape(-1)[-1]
-    expected = widened(expect((1 + torch.erf(x)), exact))
+    expected = expect((1 + torch.erf(x)), exact)
     assert right(tail, expected)
     tail.view(-1)[-1] = 1e-14
     assert not right(tail, expected)
@@ -913,20 +882,18 @@ def test_what_float64_rounds_to_zero_in_all_of_a_row_may_come_out(shape):
 def test_a_row_of_zeros_is_as_exact_as_the_output_is_small():
     x = softmax_like() * 1e-12
     x[3] = 0
-    expected = expect(x)
-    usual = usual_size(expected.bounds[0])
-    assert 1e-14 < usual < 1e-12
     got = x.clone()
     got[3] = 1e-29
-    assert right(got, widened(expected, usual))
+    assert right(got, expect(x))
     got[3] = 1e-27
-    assert not right(got, widened(expected, usual))
+    assert not right(got, expect(x))
+    assert right(got, expect(x, usual=lambda leaf: 1.0))
 
 
 @pytest.mark.parametrize("shape", [(1,), (2, 64)])
 def test_what_overflows_is_no_row_of_zeros(shape):
     exact = torch.full(shape, 1e40, dtype=torch.float64)
-    expected = widened(expect(exact.float(), exact))
+    expected = expect(exact.float(), exact)
     for value in (0.0, -5.0, 3e38, math.nan, -math.inf):
         assert not right(torch.full(shape, value), expected), value
     assert right(exact.float(), expected)
@@ -1033,13 +1000,6 @@ def test_numbers_whose_squares_overflow_are_compared():
     assert not right(torch.zeros_like(x), expect(x))
 
 
-def test_where_the_original_is_noise_another_noise_is_right():
-    exact = torch.full((1, 64), 1e-8, dtype=torch.float64)
-    original = (exact * 1.5).float()
-    assert right((exact * 6).float(), expect(original, exact))
-    assert not right((exact * 1e3).float(), expect(original, exact))
-
-
 def test_what_agrees_in_each_element_may_be_off_together():
     original = torch.randn(4096, 64)
     original[:, 5] *= 1e-4
@@ -1071,7 +1031,8 @@ def test_the_mean_of_ever_so_many_numbers_is_right_to_five_digits():
     loss = torch.tensor(1.5)
     assert right(loss * (1 + 2e-5), expect(loss, elements=1 << 27))
     assert not right(loss * (1 + 1e-4), expect(loss, elements=1 << 27))
-    assert right(loss * (1 + 1e-4), expect(loss, elements=1 << 27, terms=1 << 21))
+    products = Evaluation([loss], None, 1 << 21)
+    assert right(loss * (1 + 1e-4), expect(loss, elements=1 << 27, evaluations=[products]))
 
 
 @pytest.mark.parametrize("elements, trivial", [(64, "the original at half precision"), (1 << 27, None)])
@@ -1085,7 +1046,7 @@ def test_errors_of_other_implementations_count_as_the_originals_own():
     exact = torch.randn(64, 64, dtype=torch.float64)
     other = (exact * (1 + 1e-5 * torch.randn(64, 64))).float()
     assert not right(other, expect(exact.float(), exact))
-    assert right(other, expect(exact.float(), exact, others=[([other], [exact])]))
+    assert right(other, expect(exact.float(), exact, evaluations=[Evaluation([other])]))
 
 
 def test_a_wrong_number_for_an_infinity_is_not_shown_beside_that_of_float64():

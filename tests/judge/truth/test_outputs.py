@@ -83,6 +83,12 @@ def test_an_ordinary_probe_tells_right_from_wrong():
     assert not compare(out + 1e-3, prepared.expected, 0, POLICY, None).passed
 
 
+def found(got, prepared):
+    """Compares as a check does: closely what would be wrong."""
+    difference = compare(got, prepared.expected, 0, POLICY, None)
+    return difference if difference.passed else compare(got, prepared.closely()[0], 0, POLICY, None)
+
+
 @pytest.mark.parametrize("function", [lambda x: x / 3, lambda x: x.abs().sqrt()])
 def test_whole_numbers_may_give_others(function):
     prepared = prepare(references(of(function), lambda n: torch.randint(-9, 9, (n, 64))))
@@ -113,8 +119,8 @@ def test_luck_of_the_original_does_not_refuse_another_way_to_a_single_number():
         prepared = prepare(target, seed=seed)
         x = prepared.arguments["x"]
         out = in_one_pass(x - x.amax(-1, keepdim=True))
-        assert compare(out, prepared.expected, 0, POLICY, None).passed
-        assert not compare(out * 1.01, prepared.expected, 0, POLICY, None).passed
+        assert found(out, prepared).passed
+        assert not found(out * 1.01, prepared).passed
 
 
 class Centred(nn.Module):
@@ -148,9 +154,8 @@ def test_luck_with_rows_of_equal_numbers_is_measured_in_two_orders(seed):
     scale = torch.rsqrt(summed_by_lanes(apart * apart) / 768 + norm.eps)
     with torch.no_grad():
         out = module.rest(apart * scale * norm.weight + norm.bias)
-    found = compare(out, prepared.expected, 0, POLICY, None)
-    assert found.measured < 0.75 * found.allowed
-    assert not compare(out * 1.01, prepared.expected, 0, POLICY, None).passed
+    assert found(out, prepared).passed
+    assert not found(out * 1.01, prepared).passed
 
 
 def test_a_module_is_built_once_and_weights_differ_by_seed():
@@ -217,13 +222,13 @@ def test_a_kernel_may_round_where_equal_values_cancel():
     )
     out = centred_column_by_column(prepared.arguments["x"])
     assert float(out.abs().max()) > 0
-    assert compare(out, prepared.expected, 0, POLICY, None).passed
+    assert found(out, prepared).passed
     normed = of(lambda x: nn.functional.layer_norm(x, (50,)))
     prepared = prepare(references(normed, fifty_columns), "equal-value", "stress")
     out = centred_column_by_column(prepared.arguments["x"])
     out = out * torch.rsqrt(out.square().mean(-1, keepdim=True) + 1e-5)
     assert float(out.abs().max()) > 1e-5
-    assert compare(out, prepared.expected, 0, POLICY, None).passed
+    assert found(out, prepared).passed
 
 
 @pytest.mark.parametrize(
@@ -238,8 +243,8 @@ def test_a_kernel_may_round_where_tiny_numbers_cancel(reduction, stress):
     assert float(prepared.arguments["x"].abs().max()) < 1e-37
     [out] = prepared.expected.original
     assert float(out.abs().max()) < 1e-9
-    assert compare(out + 8e-8 / (out.numel() / 6), prepared.expected, 0, POLICY, None).passed
-    assert not compare(out + 1e-5, prepared.expected, 0, POLICY, None).passed
+    assert found(out + 8e-8 / (out.numel() / 6), prepared).passed
+    assert not found(out + 1e-5, prepared).passed
 
 
 def test_a_kernel_may_round_a_half_either_way():
@@ -335,7 +340,7 @@ def test_few_elements_of_a_buffer_leave_the_bounds_of_outputs_as_they_are():
         return prepare(references(lambda: Keeping(kept, torch.tanh))).expected.bounds[0]
 
     few, many = bounds(lambda x: x.mean(0)[:1]), bounds(lambda x: x * 2)
-    assert torch.equal(few.own, many.own) and few.steps == many.steps
+    assert torch.equal(few.worst, many.worst)
 
 
 def test_an_update_that_nothing_shows_is_refused():
@@ -475,7 +480,7 @@ def test_half_precision_is_no_trivial_output_where_a_sum_may_drift_as_much():
         return x.bfloat16().sin().float()
 
     # So many terms as would allow such errors fill gigabytes; here each one allows as much as those together.
-    many = references(of(in_half), policy=dataclasses.replace(POLICY, terms_eps=1e4))
+    many = references(of(in_half), policy=dataclasses.replace(POLICY, single_eps=1e6))
     assert prepare(many).trivial is None
 
 
@@ -622,12 +627,5 @@ def test_rows_that_take_another_key_under_stress_are_right_if_looked_at_closely(
         return [compare(*pair, 0, POLICY, None) for pair in zip(outputs, expected, strict=True)]
 
     assert not all(difference.passed for difference in compared(probe.expected for probe in probes))
-    closely = compared(probe.closely() for probe in probes)
+    closely = compared(probe.closely()[0] for probe in probes)
     assert all(difference.passed for difference in closely), closely
-
-
-def test_rows_take_another_key_in_half_precision_under_stress_only():
-    half = references(OneKey, lambda n: torch.randn(48, 64).bfloat16())
-    assert prepare(half, "").closely is None
-    single = references(lambda: OneKey(torch.float32), lambda n: torch.randn(48, 64))
-    assert prepare(single, "×8", "stress").closely is None

@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.truth.agreement import agrees
+from kernelllm_judge.truth.honest import Evaluation
 from kernelllm_judge.truth.numerics import compare, expect
 from kernelllm_judge.truth.slices import equal_to_half
 
@@ -54,11 +55,11 @@ def test_no_value_of_slices_that_are_equal_in_half_their_digits_is_read(exact: t
 @pytest.mark.parametrize("chunk", [1 << 24, 400])
 def test_bounds_and_a_comparison_read_four_values(exact: torch.Tensor, chunk: int) -> None:
     policy = Policy(chunk_elements=chunk)
-    original, others = exact.float(), [([(exact * (1 + 1e-6)).float()], [exact])]
+    original, others = exact.float(), [Evaluation([(exact * (1 + 1e-6)).float()])]
     found = []
 
     def derive() -> None:
-        found.append(expect(None, [original], [exact], [[exact * (1 + 1e-7)]], policy, others=others))
+        found.append(expect(None, [original], [exact], [[exact * (1 + 1e-7)]], policy, evaluations=others))
 
     assert reads(derive) <= 4
     got = (exact * (1 + 5e-7)).float()

@@ -8,9 +8,8 @@ from torch import nn
 
 from kernelllm_judge.core.tf32 import CONVOLUTIONS
 from kernelllm_judge.policy import Policy
+from kernelllm_judge.truth.honest import Evaluation, InTf32, allowed_operations
 from kernelllm_judge.truth.numerics import compare, expect
-from kernelllm_judge.truth.otherwise import InTf32, allowed_operations, collect, farthest
-from kernelllm_judge.truth.reordered import Reordered
 
 
 def test_factors_of_convolutions_are_rounded_to_ten_bits():
@@ -48,9 +47,8 @@ def expected_with_tf32(x, weight):
     found = []
     for truncated in (False, True):
         with InTf32(CONVOLUTIONS, truncated=truncated):
-            found.append([convolve(x, weight)])
-    nearby = [farthest(*found, [exact])]
-    return expect(None, [convolve(x, weight)], [exact], nearby, Policy(), others=[(found[0], [exact])])
+            found.append(Evaluation([convolve(x, weight)]))
+    return expect(None, [convolve(x, weight)], [exact], [], Policy(), evaluations=found)
 
 
 @pytest.mark.parametrize("draw", [torch.randn, torch.rand])
@@ -98,8 +96,8 @@ def test_one_convolution_may_truncate_and_the_next_round_where_most_outputs_are_
     exact = run(nothing, nothing, of=torch.Tensor.double)
     rounded, truncated = (run(tf32(how), tf32(how)) for how in (False, True))
     assert float((exact == 0).double().mean()) > 0.5
-    nearby = [farthest([rounded], [truncated], [exact])]
-    expected = expect(None, [rounded], [exact], nearby, Policy(), others=[([rounded], [exact])])
+    found = [Evaluation([rounded]), Evaluation([truncated])]
+    expected = expect(None, [rounded], [exact], [], Policy(), evaluations=found)
     for mixed in (run(tf32(True), tf32(False)), run(tf32(False), tf32(True)), run(tf32(True), nothing)):
         assert compare(mixed, expected, 0, Policy(), None).passed
     rough = run(nothing, nothing, of=lambda tensor: tensor.bfloat16().float())
@@ -115,28 +113,13 @@ def test_samples_of_which_little_is_left_allow_no_errors_in_others():
     for truncated in (False, True):
         with InTf32(CONVOLUTIONS, truncated=truncated):
             found.append([convolve(x, weight) * kept])
-    original, nearby = [convolve(x, weight) * kept], [farthest(*found, [exact])]
-    expected = expect(None, original, [exact], nearby, Policy(), others=[(found[0], [exact])])
+    original = [convolve(x, weight) * kept]
+    expected = expect(None, original, [exact], [], Policy(), evaluations=map(Evaluation, found))
     assert all(compare(leaf, expected, 0, Policy(), None).passed for [leaf] in found)
     rough = convolve(x.bfloat16().float(), weight.bfloat16().float()) * kept
     for wrong in (rough, original[0] * 1.01):
         wrong[:5] = original[0][:5]
         assert not compare(wrong, expected, 0, Policy(), None).passed
-
-
-@pytest.mark.parametrize("shape", [(), (3,), (4, 2), (0, 64), (4, 64)])
-def test_results_of_every_shape_may_be_off(shape):
-    exact = torch.randn(shape, dtype=torch.float64)
-    [result] = farthest([exact.float()], [exact.float()], [exact])
-    torch.testing.assert_close(result, exact, rtol=1e-6, atol=1e-5)
-
-
-def test_truncated_factors_alone_say_nothing_of_how_far_results_spread():
-    results = [torch.randn(4, 64)]
-    exact = [results[0].double()]
-    found = [(Reordered(), results), (InTf32(CONVOLUTIONS, truncated=True), results)]
-    assert collect(found, exact).nearby == []
-    assert len(collect([*found, (InTf32(CONVOLUTIONS), results), found[1]], exact).nearby) == 1
 
 
 def test_other_operations_and_dtypes_stay_as_they_are():

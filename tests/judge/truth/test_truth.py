@@ -9,7 +9,7 @@ from kernelllm_judge.truth import calls, truth
 @pytest.mark.parametrize("shape", [(), (0,), (7,), (5, 3), (2, 3, 4)])
 @pytest.mark.parametrize("at_once", [2, 1 << 24])
 def test_inputs_are_moved_some_rows_at_a_time_each_element_a_little(monkeypatch, shape, at_once):
-    monkeypatch.setattr(truth, "MODERATE", at_once)
+    monkeypatch.setattr(truth, "AT_ONCE", at_once)
     values = torch.rand(shape, generator=torch.Generator().manual_seed(0)) + 0.5
     if len(shape) == 2:
         values[1, 1] = 0.0
@@ -24,7 +24,7 @@ def test_inputs_are_moved_some_rows_at_a_time_each_element_a_little(monkeypatch,
 
 
 def test_inputs_are_moved_a_few_at_a_time(monkeypatch):
-    monkeypatch.setattr(truth, "MODERATE", 6)
+    monkeypatch.setattr(truth, "AT_ONCE", 6)
     elements = []
 
     def change(tensor):

@@ -12,8 +12,8 @@ from kernelllm_judge.core.tf32 import PRODUCTS
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.truth import calls, truth
 from kernelllm_judge.truth.acceptance import Trial, Unasked
+from kernelllm_judge.truth.honest import InTf32, _cut
 from kernelllm_judge.truth.numerics import compare
-from kernelllm_judge.truth.otherwise import InTf32, _cut
 from kernelllm_judge.truth.outputs import OriginalError, ReferenceOutputs
 from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.variations import OTHERS_FOR_FIXED, OTHERS_THAN_GIVEN, OUT_OF_RANGE, REPEATED
