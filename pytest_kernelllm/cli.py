@@ -29,6 +29,7 @@ COMMANDS = {
     "report": WAY,
     "export": BESIDE,
     "store": WAY,
+    "explain": WAY,
     "doctor": WAY,
 }
 """Each is a module of that package."""

@@ -47,8 +47,9 @@ class Setting:
         if self.option:
             value = "" if self.option.sets is not None else f" {self.option.metavar or choices(self.name)}"
             flag = (self.option.flag or self.name).replace("_", "-")
-            if self.name in FREQUENT:
-                lines += ["", f"  Option: `--kernelllm-{flag}{value}`"]
+            own = self.name in FREQUENT
+            shown = f"{flag}{value}" if own else f"set {self.name}={value.strip()}"
+            lines += ["", f"  Option: `--kernelllm-{shown}`"]
         return "\n".join(lines)
 
 

@@ -14,6 +14,7 @@ NOTHING = {
     "revert": "No kernel is adopted here",
     "suggest": "takes a step",
     "report": "required: REPORT.json",
+    "explain": "required: FILE.py::Class",
     "export": "required: OUT",
     "store": "required: action",
     "store list": 0,
@@ -44,6 +45,7 @@ MISSING = {
     "store runs": "No recorded run is called 'nope.py'",
     "store gc": "there is no nope.py",
     "doctor": "no file nope.py",
+    "explain": "no file nope.py",
 }
 
 

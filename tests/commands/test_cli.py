@@ -175,6 +175,8 @@ def test_the_store_can_be_looked_into(tmp_path):
     assert "layers.py::Scale" in listed
     shown = json.loads(kernelllm(tmp_path, "store", "show", re.search(r"[0-9a-f]{12}", listed)[0]).stdout)
     assert shown["verdict"]["verdict"] == "accepted"
+    explained = kernelllm(tmp_path, "explain", "layers.py::Scale")
+    assert explained.returncode == 0 and "\n  accepted" in explained.stdout, explained.stderr
     assert kernelllm(tmp_path, "store", "verify").returncode == 0
     (tmp_path / "sub").mkdir()
     assert kernelllm(tmp_path / "sub", "store", "list").stdout == listed
