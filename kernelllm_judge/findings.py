@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from kernelllm_judge.core.records import Check, Stage, Status, Timing
+from kernelllm_judge.core.records import Certificate, Check, Stage, Status, Timing
 
 WAITING = "waiting for the GPU"
 """The part in which others hold it."""
@@ -113,6 +113,8 @@ class Findings:
     """Names of the cases with a discriminating probe."""
     durations: Durations = field(default_factory=Durations)
     """What the judging took."""
+    certificate: Certificate | None = None
+    """What is shown of the addresses of its kernels."""
     undecided: str = ""
     """Why a candidate that breaks no rule is not accepted either; the first reason of several."""
 

@@ -51,7 +51,9 @@ class Change:
     """Whose verdicts it concerns: those of Triton's interpreter (``cpu``), those of a GPU, or both."""
 
 
-CHANGES: tuple[Change, ...] = ()
+CHANGES: tuple[Change, ...] = (
+    Change("addresses", 1, "stricter", "addresses are followed in all programs, at real sizes"),
+)
 """All changes since ``FIRST_POLICY``, the oldest first. Whoever changes what a rule accepts adds a line, and nobody alters one."""
 
 

@@ -103,6 +103,11 @@ class ReferenceOutputs:
         """Whether calls were cut, each large one that was tried."""
         return self._large.cuts
 
+    def module(self, case: Case) -> torch.nn.Module:
+        """Returns a module of a case, for its form."""
+        with self._preparing:
+            return self._originals.built(case)
+
     def prepare(self, probe: Probe) -> PreparedProbe:
         """Returns a probe with its inputs and reference outputs, from the cache if it is there.
 

@@ -1,0 +1,337 @@
+"""Settles one call, at one size or in a part of the domain: are its accesses inside, do programs meet, are outputs whole."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations_with_replacement
+
+import numpy as np
+
+from kernelllm_judge.addresses.enumerate import (
+    Meeting,
+    Sheet,
+    TooMuch,
+    fixed,
+    index,
+    same_value,
+    taken,
+)
+from kernelllm_judge.addresses.expressions import Node, Numbers
+from kernelllm_judge.addresses.polynomials import Polynomial, polynomial
+from kernelllm_judge.addresses.prove import Place, Prover
+from kernelllm_judge.addresses.scene import Placed, Scene
+
+ASPECTS = ("bounds", "races", "outputs")
+
+
+@dataclass(frozen=True)
+class Whole:
+    """An output in memory in which PyTorch has written nothing, so that kernels must write all of it."""
+
+    name: str
+    storage: int
+    start: Node
+    """Bytes from the storage's start."""
+    size: int
+    """Bytes of an element."""
+    shape: tuple[Node, ...]
+    strides: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Scenes:
+    """The launches of a call, and the outputs that they must write."""
+
+    launches: Sequence[Scene]
+    outputs: Sequence[Whole]
+    names: Mapping[int, Sequence[str]]
+    """By launch: the names of the kernel's parameters."""
+    unknown: str = ""
+    """Why some launch could not be followed; empty: all were."""
+
+
+@dataclass
+class Settled:
+    """What is shown, and what is wrong."""
+
+    open: dict[str, str] = field(default_factory=dict)
+    """By aspect that is not shown: why."""
+    broken: str = ""
+    """What is wrong, where something is; for certain."""
+    suspects: list[tuple[int, Placed, Place]] = field(default_factory=list)
+    """Accesses that a solver found outside, with their launch, somewhere in the domain."""
+
+    def leave(self, aspect: str, why: str) -> None:
+        """Notes that an aspect is not shown."""
+        self.open.setdefault(aspect, why)
+
+
+def settle(scenes: Scenes, deadline: float) -> Settled:
+    """Settles a call. Where sizes are numbers, what no proof shows is computed."""
+    found = Settled()
+    if scenes.unknown:
+        for aspect in ASPECTS:
+            found.leave(aspect, scenes.unknown)
+    provers = [Prover(scene, deadline) for scene in scenes.launches]
+    for number, (scene, prover) in enumerate(zip(scenes.launches, provers, strict=True)):
+        concrete = not scene.dimensions
+        for placed in scene.placed:
+            _bounds(scenes, number, placed, prover, found, concrete)
+            if found.broken:
+                return found
+        _races(scenes, number, prover, found, concrete, deadline)
+        if found.broken:
+            return found
+    for output in scenes.outputs:
+        _whole(scenes, output, provers, found, deadline)
+        if found.broken:
+            return found
+    return found
+
+
+def _say(scenes: Scenes, number: int, placed: Placed) -> str:
+    return f"line {placed.access.line} of `{scenes.launches[number].name}`"
+
+
+def _tensor(scenes: Scenes, number: int, placed: Placed) -> str:
+    names = scenes.names[number]
+    return f"`{names[placed.access.pointer.base]}`" if 0 <= placed.access.pointer.base < len(names) else "memory"
+
+
+# ------------------------------------------------------------------------ bounds
+
+
+def _bounds(scenes: Scenes, number: int, placed: Placed, prover: Prover, found: Settled, concrete: bool) -> None:
+    where = _say(scenes, number, placed)
+    if placed.target is None or not placed.offset.known and not placed.masks:
+        found.leave("bounds", f"the address in {where} depends on data")
+        return
+    inside = prover.inside(placed)
+    if inside is True:
+        return
+    if isinstance(inside, Place):
+        if not placed.access.exact:
+            found.leave("bounds", f"the address in {where} depends on data")
+            return
+        if not concrete:
+            found.suspects.append((number, placed, inside))
+        elif sentence := outside(scenes, number, placed, inside.leaves):
+            found.broken = sentence
+            return
+    if concrete and placed.access.exact:
+        _count_bounds(scenes, number, placed, found)
+        return
+    found.leave("bounds", f"no proof was found for {where}")
+
+
+def _count_bounds(scenes: Scenes, number: int, placed: Placed, found: Settled) -> None:
+    scene = scenes.launches[number]
+    assert placed.target is not None
+    size = fixed(placed.target.bytes)
+    try:
+        for some in taken(scene, placed):
+            bad = (some.offsets < 0) | (some.offsets + placed.size > size)
+            if bad.any():
+                first = int(np.flatnonzero(bad)[0])
+                program = index(scene, int(some.programs[first]))
+                found.broken = _outside(scenes, number, placed, int(some.offsets[first]), program)
+                return
+    except (TooMuch, KeyError) as why:
+        found.leave("bounds", f"{_say(scenes, number, placed)}: {why}")
+
+
+def outside(scenes: Scenes, number: int, placed: Placed, leaves: Mapping[Node, int]) -> str:
+    """Says what is wrong at one place, computed as a GPU does; empty where nothing is."""
+    scene = scenes.launches[number]
+    known = {leaf: np.asarray(value, np.int64) for leaf, value in leaves.items()}
+    numbers = Numbers(known, scene.ranges)
+    assert placed.target is not None
+    try:
+        if not all(bool(numbers.of(guard)) for guard in (*placed.path, *placed.masks)):
+            return ""
+        offset = int(numbers.of(placed.target.start)) + int(numbers.of(placed.offset)) * placed.size
+    except KeyError:
+        return ""
+    if 0 <= offset and offset + placed.size <= fixed(placed.target.bytes):
+        return ""
+    axes = [int(leaves.get(scene.make.leaf("program", axis, bits=32), 0)) for axis in range(3)]
+    return _outside(scenes, number, placed, offset, (axes[0], axes[1], axes[2]))
+
+
+def _outside(scenes: Scenes, number: int, placed: Placed, offset: int, program: tuple[int, int, int]) -> str:
+    assert placed.target is not None
+    verb = "reads" if placed.access.kind == "load" else "writes"
+    element = (offset - fixed(placed.target.start)) // placed.size
+    count = (fixed(placed.target.bytes) - fixed(placed.target.start)) // placed.size
+    return (
+        f"{_say(scenes, number, placed)} {verb} element {element:,} of {_tensor(scenes, number, placed)}, which has "
+        f"{count:,} elements, in program {program}"
+    )
+
+
+# ------------------------------------------------------------------------- races
+
+
+def _races(
+    scenes: Scenes, number: int, prover: Prover, found: Settled, concrete: bool, deadline: float
+) -> None:
+    scene = scenes.launches[number]
+    writers = [p for p in scene.placed if p.access.kind == "store"]
+    if lost := next((p for p in writers if p.target is None), None):
+        found.leave("races", f"the address in {_say(scenes, number, lost)} depends on data")
+        return
+    waits = any(placed.access.ordering for placed in scene.placed)
+    for storage in sorted({p.target.storage for p in writers if p.target is not None}):
+        here = [p for p in scene.placed if p.target is None or p.target.storage == storage]
+        lost = next((p for p in here if p.target is None or p.access.kind == "atomic"), None)
+        if lost is not None:
+            found.leave("races", f"{_say(scenes, number, lost)} may touch what programs write")
+            continue
+        pairs = [
+            (a, b)
+            for a, b in combinations_with_replacement(here, 2)
+            if "store" in (a.access.kind, b.access.kind)
+        ]
+        if all(_apart(prover, a, b) for a, b in pairs):
+            continue
+        if waits:
+            found.leave("races", f"programs of `{scene.name}` may wait for each other")
+        elif concrete and all(placed.access.exact for placed in here):
+            _count_races(scenes, number, storage, here, found, deadline)
+        else:
+            why = "depends on data" if not all(p.access.exact for p in here) else "found no proof"
+            found.leave("races", f"whether programs of `{scene.name}` meet in {_tensor(scenes, number, here[0])} {why}")
+
+
+def _apart(prover: Prover, first: Placed, second: Placed) -> bool:
+    """Whether no two programs take one element, one by each access."""
+    one, other = prover.written(first), prover.written(second)
+    if one is not None and other is not None:
+        assert first.target is not None and second.target is not None
+        same_start = first.target.start is second.target.start and first.size == second.size
+        if same_start and one.key == other.key:
+            return True
+    return prover.meet(first, second) is False
+
+
+def _count_races(
+    scenes: Scenes, number: int, storage: int, here: Sequence[Placed], found: Settled, deadline: float
+) -> None:
+    scene = scenes.launches[number]
+    try:
+        sheet = _sheet(scene, storage)
+        meeting: Meeting | None = None
+        by = dict(enumerate(here))
+        order = sorted(by, key=lambda each: by[each].access.kind != "store")
+        for each in order:
+            for some in taken(scene, by[each]):
+                if time.monotonic() > deadline:
+                    raise TooMuch("there was no time to compute all programs")
+                meeting = sheet.add(by[each], some, by, each, by[each].access.kind == "store")
+                if meeting is None:
+                    continue
+                if not same_value(scene, meeting):
+                    found.broken = _meeting(scenes, number, meeting)
+                    return
+                raise TooMuch("programs write the same elements, with what seems to be the same values")
+    except (TooMuch, KeyError) as why:
+        found.leave("races", f"`{scene.name}`: {why}")
+
+
+def _sheet(scene: Scene, storage: int) -> Sheet:
+    target = next(p.target for p in scene.placed if p.target is not None and p.target.storage == storage)
+    return Sheet.of(storage, scene.spaces[storage], fixed(target.bytes))
+
+
+def _meeting(scenes: Scenes, number: int, meeting: Meeting) -> str:
+    scene = scenes.launches[number]
+    first, second = (index(scene, program) for program in meeting.programs)
+    verb = "writes" if meeting.second.access.kind == "store" else "reads"
+    return (
+        f"programs of `{scene.name}` race for element {meeting.element:,} of "
+        f"{_tensor(scenes, number, meeting.first)}: program {first} writes it in line {meeting.first.access.line}, "
+        f"program {second} {verb} it in line {meeting.second.access.line}"
+    )
+
+
+# ----------------------------------------------------------------------- outputs
+
+
+def _whole(scenes: Scenes, output: Whole, provers: Sequence[Prover], found: Settled, deadline: float) -> None:
+    known: dict[Node, Polynomial] = {}
+    count, strides = Polynomial.constant(1), []
+    for size in reversed(output.shape):
+        strides.append(count)
+        count = count * polynomial(size, known)
+    given = [polynomial(each, known) for each in reversed(output.strides)]
+    sizes = [polynomial(each, known) for each in reversed(output.shape)]
+    contiguous = all(a == b or size.number == 1 for a, b, size in zip(given, strides, sizes, strict=True))
+    everyone = [
+        (number, placed)
+        for number, scene in enumerate(scenes.launches)
+        for placed in scene.placed
+        if placed.access.kind != "load" and placed.target is not None and placed.target.storage == output.storage
+    ]
+    for number, placed in everyone if contiguous else ():
+        if not placed.access.exact or placed.size != output.size or placed.access.kind != "store":
+            continue
+        written = provers[number].written(placed)
+        assert placed.target is not None
+        if written is None or written.count is None:
+            continue
+        from_start = (
+            polynomial(placed.target.start, known) + written.start * Polynomial.constant(placed.size)
+        ) == polynomial(output.start, known)
+        if from_start and (written.count == count):
+            return
+    if any(size.number == 0 for size in sizes):
+        return
+    if any(scene.dimensions for scene in scenes.launches):
+        found.leave("outputs", f"no proof was found that {output.name} is written whole")
+        return
+    _count_whole(scenes, output, everyone, found, deadline)
+
+
+def _count_whole(
+    scenes: Scenes, output: Whole, everyone: Sequence[tuple[int, Placed]], found: Settled, deadline: float
+) -> None:
+    certain = not scenes.unknown and all(
+        placed.access.exact for scene in scenes.launches for placed in scene.placed if placed.access.kind != "load"
+    )
+    try:
+        if not everyone:
+            if certain and scenes.launches:
+                found.broken = f"no kernel writes {output.name}, whose memory is not initialised"
+            found.leave("outputs", f"nothing writes {output.name}")
+            return
+        size = max(fixed(p.target.bytes) for _, p in everyone if p.target is not None)
+        if size // output.size > 1 << 27:
+            raise TooMuch(f"{output.name} has too many elements to compute with")
+        written = np.zeros(size // output.size, bool)
+        for number, placed in everyone:
+            if not placed.access.exact:
+                continue
+            if placed.size != output.size:
+                raise TooMuch(f"{output.name} is written in elements of another size")
+            for some in taken(scenes.launches[number], placed):
+                if time.monotonic() > deadline:
+                    raise TooMuch("there was no time to compute all programs")
+                where = some.offsets // output.size
+                written[where[(where >= 0) & (where < len(written))]] = True
+    except (TooMuch, KeyError) as why:
+        found.leave("outputs", f"{output.name}: {why}")
+        return
+    shape, strides = [fixed(each) for each in output.shape], [fixed(each) for each in output.strides]
+    view = np.lib.stride_tricks.as_strided(
+        written[fixed(output.start) // output.size :], shape, strides, writeable=False
+    )
+    if view.all():
+        return
+    if not certain:
+        found.leave("outputs", f"whether {output.name} is written whole depends on data")
+        return
+    missing = [int(each) for each in np.unravel_index(int(np.argmin(view)), view.shape)]
+    element = int(np.ravel_multi_index(missing, view.shape)) if missing else 0
+    found.broken = f"no program writes element {element:,} of {output.name}, which has {view.size:,} elements"
