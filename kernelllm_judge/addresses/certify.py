@@ -12,10 +12,10 @@ import torch
 from kernelllm_judge.addresses.expressions import Expressions, Node
 from kernelllm_judge.addresses.formulas import Formulas
 from kernelllm_judge.addresses.launches import Launch, Output, Pointed, Run
-from kernelllm_judge.addresses.scene import Scene, Target, scene_of
+from kernelllm_judge.addresses.scene import Target, scene_of
 from kernelllm_judge.addresses.settle import ASPECTS, Scenes, Settled, Whole, outside, settle
 from kernelllm_judge.addresses.slices import Access, Walk
-from kernelllm_judge.addresses.survey import Sizes, Survey, tree_of, tried
+from kernelllm_judge.addresses.survey import Part, Sizes, Survey, tree_of, tried
 from kernelllm_judge.addresses.ttir import Unparsed, parse
 from kernelllm_judge.core.records import REACHES, Certificate, Reach
 from kernelllm_judge.findings import Findings
@@ -30,6 +30,9 @@ SECONDS = 10.0
 
 POINTS = 6
 """Sizes of a part of the domain at which it is looked at where there is no proof for all of it."""
+
+LOOKING = 2.0
+"""Seconds in which smaller sizes are sought at which something is wrong."""
 
 DOMAIN: Reach = "proven for the domain"
 SIZES: Reach = "proven at these sizes"
@@ -86,9 +89,10 @@ class Certifier:
             if variant:
                 survey = replace(survey, variant=variant, runs={})
                 survey.run([own])
+            parts = survey.parts(own)
             self._points(survey, [own])
-            for part in survey.parts(own):
-                self._part(survey, part, own)
+            while parts:
+                parts = self._part(survey, parts[0]) + parts[1:]
 
     def lower(self, aspects: Sequence[str], reach: Reach, why: str) -> None:
         """Notes that aspects are shown no further than so."""
@@ -97,20 +101,26 @@ class Certifier:
                 self.reached[aspect] = REACHES.index(reach)
                 self.why = self.why or f"{aspect}: {why}"[:300]
 
-    def _part(self, survey: Survey, part: tuple[tuple[int, int], ...], own: Sizes) -> None:
-        """Looks at a part of the domain: as a whole, and where that shows less than all, at some of its sizes."""
+    def _part(self, survey: Survey, part: Part) -> list[Part]:
+        """Looks at a part of the domain: as a whole, and where that shows less than all, at some of its sizes.
+
+        Returns:
+            The parts of it that are to be looked at instead.
+        """
         if time.monotonic() > self.deadline:
-            self.lower(ASPECTS, SIZES if len(part) else DOMAIN, "there was no time for all of the domain")
-            return
+            self.lower(ASPECTS, SIZES, "there was no time for all of the domain")
+            return []
         sizes, complete = tried(part, self.rng)
         survey.run(sizes)
+        if len({survey.key(each) for each in sizes}) > 1 and (parts := survey.split(part)):
+            return parts
         settled = self._whole_part(survey, part, sizes, complete)
         self._require(settled.broken, survey, sizes[0])
-        if not settled.open:
-            return
         for aspect, why in settled.open.items():
             self.lower([aspect], SIZES, why)
-        self._points(survey, sizes[:POINTS])
+        if settled.open:
+            self._points(survey, sizes[:POINTS])
+        return []
 
     def _points(self, survey: Survey, sizes: Sequence[Sizes]) -> None:
         """Looks at some sizes, the smallest first."""
@@ -125,13 +135,30 @@ class Certifier:
                 self.lower([aspect], "sampled", why)
 
     def _require(self, broken: str, survey: Survey, sizes: Sizes) -> None:
+        if broken:
+            broken, sizes = self._smallest(survey, sizes, broken)
         where = ", ".join(f"{name}={size}" for name, size in survey.named(sizes).items())
         at = f", at {survey.case.name}" + (f", {where}" if where else "")
         self.findings.require(RULE, "addresses", not broken, f"{broken}{at}")
 
-    def _whole_part(
-        self, survey: Survey, part: tuple[tuple[int, int], ...], sizes: Sequence[Sizes], complete: bool
-    ) -> Settled:
+    def _smallest(self, survey: Survey, sizes: Sizes, broken: str) -> tuple[str, Sizes]:
+        """Returns what is wrong at smaller sizes, if something is, and these."""
+        until = time.monotonic() + LOOKING
+        for axis, (low, _) in enumerate(survey.ranges.values()):
+            powers = [1 << power for power in range(sizes[axis].bit_length())]
+            ladder = sorted({low, low + 1, *powers, *(power + 1 for power in powers)})
+            for size in ladder:
+                if not low <= size < sizes[axis] or time.monotonic() > until:
+                    continue
+                smaller = (*sizes[:axis], size, *sizes[axis + 1 :])
+                survey.run([smaller])
+                run = survey.runs[smaller]
+                if isinstance(run, Run) and (found := settle(self._scenes(run), until).broken):
+                    broken, sizes = found, smaller
+                    break
+        return broken, sizes
+
+    def _whole_part(self, survey: Survey, part: Part, sizes: Sequence[Sizes], complete: bool) -> Settled:
         """Settles all sizes of a part at once, with formulas for the numbers of its launches."""
         unsettled = Settled()
         runs = [survey.runs[each] for each in sizes]
@@ -187,8 +214,8 @@ class Certifier:
             except Unparsed as why:
                 self._followed[kernel] = Followed(name, unknown=f"`{name}` cannot be followed: {why}")
             except (KeyError, ValueError, TypeError, AttributeError, IndexError, RecursionError) as error:
-                why = f"`{name}` cannot be followed: {type(error).__name__}"
-                self._followed[kernel] = Followed(name, unknown=why)
+                unknown = f"`{name}` cannot be followed: {type(error).__name__}"
+                self._followed[kernel] = Followed(name, unknown=unknown)
         return self._followed[kernel]
 
     def _scenes(
@@ -206,7 +233,9 @@ class Certifier:
             grid = [next(given) for _ in range(3)]
             arguments = _arguments(launch, sizes, given)
             if not followed.unknown and len(launch.arguments) != len(followed.parameters):
-                followed = replace(followed, accesses=(), unknown=f"`{followed.name}` has arguments of another kind")
+                followed = replace(
+                    followed, accesses=(), unknown=f"`{followed.name}` has arguments of another kind"
+                )
             unknown = unknown or followed.unknown
             scenes.append(
                 scene_of(self.make, followed.name, followed.accesses, arguments, grid, dimensions or {})

@@ -49,11 +49,46 @@ class Digits:
     not_negative: NotNegative
     steps: list[object] = field(default_factory=list)
 
-    def written(self) -> Written | None:
-        """Returns how elements are taken; None where that is not found out, or programs may take the same ones."""
+    def change(self, renamed: dict[Variable, Polynomial]) -> None:
+        """Changes the digits as far as that goes, with some of them renamed before."""
+        self._replace(renamed)
         for _ in range(ROUNDS):
             if not (self._cut() or self._split() or self._merge()):
                 break
+
+    def ends(self) -> tuple[Polynomial, Polynomial] | None:
+        """Returns the lowest and the highest offset; None where that is not found out."""
+        extents, offset = dict(self.extents), self.offset
+        for operation in sorted(offset.outer, key=repr):
+            if operation[0] == "rem":  # whatever of, it is less than the divisor
+                rest: Variable = ("rest", operation)
+                extents[rest] = operation[2]
+                whole = offset.factor(operation)
+                if whole is None:
+                    return None
+                offset = offset - whole * Polynomial.variable(operation) + whole * Polynomial.variable(rest)
+        low = high = offset
+        for variable, extent in extents.items():
+            factor = offset.factor(variable)
+            if factor is None or any(each in extents for each in factor.variables):
+                return None
+            if not factor.terms:
+                continue
+            none = factor * Polynomial.variable(variable)
+            low, high = low - none, high - none
+            if extent is None:
+                return None
+            last = factor * (extent - ONE)
+            if self.not_negative(factor):
+                high = high + last
+            elif self.not_negative(factor * Polynomial.constant(-1)):
+                low = low + last
+            else:
+                return None
+        return low, high
+
+    def written(self) -> Written | None:
+        """Returns how elements are taken; None where that is not found out, or programs may take the same ones."""
         start, idle = self.offset, list[Variable]()
         factors: dict[Variable, Polynomial] = {}
         for variable in self.extents:
@@ -75,14 +110,13 @@ class Digits:
         while left:
             if span is None:
                 return None
-            exact = next((v for v in left if left[v] == span), None)
-            variable = exact or next((v for v in left if self.not_negative(left[v] - span)), None)
-            if variable is None:
+            exact = [v for v in left if left[v] == span]
+            after = exact or [v for v in left if self.not_negative(left[v] - span)]
+            if not after:
                 return None
-            dense &= exact is not None
-            extent = self.extents[variable]
-            span = None if extent is None else left[variable] * extent
-            del left[variable]
+            dense &= bool(exact)
+            extent, factor = self.extents[after[0]], left.pop(after[0])
+            span = None if extent is None else factor * extent
         pending = [g for g in self.guards if g is None or not self._implied(g)]
         key = (*self.steps, self.offset, *sorted(map(repr, self.extents.items())))
         return Written(key, start, span if dense and not pending else None)

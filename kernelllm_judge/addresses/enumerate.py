@@ -44,8 +44,8 @@ class Meeting:
     first: Placed
     second: Placed
     programs: tuple[int, int]
-    same_place: bool
-    """Whether both do in the same lane and turn, so that they may write the same value."""
+    places: tuple[int, int]
+    """The lane and turn of each, see ``Taken.places``."""
 
 
 def fixed(node: Node) -> int:
@@ -57,6 +57,18 @@ def fixed(node: Node) -> int:
 def programs_of(scene: Scene) -> int:
     """Returns how many programs a launch has."""
     return math.prod(fixed(count) for count in scene.grid)
+
+
+def elements(scene: Scene) -> float:
+    """Returns how many elements all programs of a launch take; infinite where its size is no number."""
+    if scene.dimensions:
+        return math.inf
+    return sum(programs_of(scene) * _each(scene, placed) for placed in scene.placed)
+
+
+def _each(scene: Scene, placed: Placed) -> float:
+    turns = (max(1.0, scene.ranges.of(times)[1]) for times in placed.times)
+    return math.prod(placed.access.shape) * math.prod(turns)
 
 
 def index(scene: Scene, program: int) -> tuple[int, int, int]:
@@ -73,14 +85,15 @@ def taken(scene: Scene, placed: Placed, budget: int = MOST) -> Iterator[Taken]:
         KeyError: it depends on what is not known.
     """
     count = programs_of(scene)
-    if not count or any(guard.kind == "constant" and not guard.number for guard in (*placed.path, *placed.masks)):
+    if not count or any(
+        guard.kind == "constant" and not guard.number for guard in (*placed.path, *placed.masks)
+    ):
         return
-    lanes = math.prod(placed.access.shape)
-    turns = [int(min(scene.ranges.of(times)[1], 2.0**40)) for times in placed.times]
-    each = lanes * math.prod(max(1, turn) for turn in turns)
+    each = _each(scene, placed)
     if each * count > budget or each > 1 << 24:
-        raise TooMuch(f"{each * count:,} elements are too many to compute")
-    step = max(1, AT_ONCE // each)
+        raise TooMuch(f"{each * count:,.0f} elements are too many to compute")
+    turns = [int(scene.ranges.of(times)[1]) for times in placed.times]
+    step = max(1, int(AT_ONCE // each))
     for first in range(0, count, step):
         yield _some(scene, placed, np.arange(first, min(first + step, count), dtype=np.int64), turns)
 
@@ -134,6 +147,8 @@ class Sheet:
     """The program that wrote it; -1: none."""
     places: npt.NDArray[np.int32]
     """In which lane and turn of a loop."""
+    accesses: npt.NDArray[np.int8]
+    """By which of the accesses."""
 
     @classmethod
     def of(cls, storage: int, unit: int, size: int) -> Sheet:
@@ -145,9 +160,13 @@ class Sheet:
         count = size // unit
         if count > MOST:
             raise TooMuch(f"a tensor of {count:,} elements is too large to compute with")
-        return cls(storage, unit, np.full(count, -1, np.int32), np.zeros(count, np.int32))
+        return cls(
+            storage, unit, np.full(count, -1, np.int32), np.zeros(count, np.int32), np.zeros(count, np.int8)
+        )
 
-    def add(self, placed: Placed, some: Taken, by: Mapping[int, Placed], number: int, writes: bool) -> Meeting | None:
+    def add(
+        self, placed: Placed, some: Taken, by: Mapping[int, Placed], number: int, writes: bool
+    ) -> Meeting | None:
         """Notes what an access takes; returns two programs that take the same element, one of them writing it.
 
         Args:
@@ -162,28 +181,38 @@ class Sheet:
         places = some.places[inside].astype(np.int32)
         before, at = self.owners[where], self.places[where]
         clash = (before >= 0) & (before != programs)
-        if not clash.any() and writes:
+        if writes and not clash.any():
             self.owners[where], self.places[where] = programs, places
+            self.accesses[where] = number
             before, at = self.owners[where], self.places[where]
             clash = before != programs
         if not clash.any():
             return None
         first = int(np.flatnonzero(clash)[0])
         both = (int(before[first]), int(programs[first]))
-        same = bool(at[first] == places[first])
-        return Meeting(self.storage, int(where[first]), by[number], placed, both, same)
+        lanes = (int(at[first]), int(places[first]))
+        return Meeting(self.storage, int(where[first]), by[self.accesses[where[first]]], placed, both, lanes)
 
 
 def same_value(scene: Scene, meeting: Meeting) -> bool:
     """Whether two programs write one element with a value that comes from the same addresses and numbers in both."""
-    value = meeting.first.value
-    if not meeting.same_place or meeting.first is not meeting.second or value is None:
+    placed = meeting.first
+    if placed is not meeting.second or placed.value is None:
         return False
-    make = scene.make
-    chosen = [
-        {make.leaf("program", axis, bits=32): make.constant(i) for axis, i in enumerate(index(scene, program))}
-        for program in meeting.programs
-    ]
-    known = [node for node in value.walk(into_any=True) if node.kind in ("any", "carried") or not node.known]
-    parts = [value, *(inner for node in known for inner in node.inner)]
-    return all(make.replace(part, chosen[0]) is make.replace(part, chosen[1]) for part in parts if part.known)
+    chosen = []
+    turns = [int(scene.ranges.of(times)[1]) for times in placed.times]
+    for program, place in zip(meeting.programs, meeting.places, strict=True):
+        values = dict(zip([("program", axis) for axis in range(3)], index(scene, program), strict=True))
+        where = np.unravel_index(place, [*turns, *placed.access.shape] or [1])
+        loops, lanes = where[: len(turns)], where[len(turns) :]
+        by = {count: int(i) for (count, _), i in zip(placed.access.loops, loops, strict=True)}
+        by |= {scene.make.leaf("lane", axis, bits=32): int(i) for axis, i in enumerate(lanes)}
+        by |= {scene.make.leaf(kind, axis, bits=32): i for (kind, axis), i in values.items()}
+        chosen.append({leaf: scene.make.constant(value) for leaf, value in by.items()})
+    unknown = [node for node in placed.value.walk(into_any=True) if not node.known]
+    parts = [placed.value, *(inner for node in unknown for inner in node.inner)]
+    return all(
+        scene.make.replace(part, chosen[0]) is scene.make.replace(part, chosen[1])
+        for part in parts
+        if part.known
+    )

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-LEAVES = frozenset({"parameter", "dimension", "program", "programs", "lane", "loop", "any", "carried"})
-"""A scalar argument, a named dimension's size, a program's index and their number along an axis, an index into a block, a loop's count, a value that is not
-known (loaded, or computed by what is not followed), and what a loop carries while it is looked at."""
+LEAVES = frozenset(
+    {"parameter", "dimension", "program", "programs", "lane", "loop", "every", "any", "carried"}
+)
+"""A scalar argument, a named dimension's size, a program's index and their number along an axis, an index into a block, a loop's
+count, all of a block's indices, a value that is not known (loaded, or computed by what is not followed), and what a loop carries
+while it is looked at."""
 
 BOOLEAN = frozenset({"lt", "le", "eq", "and", "or", "not"})
 _LOW, _HIGH = -math.inf, math.inf
@@ -79,7 +82,9 @@ class Expressions:
         """Returns an operation on expressions: the kinds that ``compute`` knows."""
         if all(node.kind == "constant" for node in inner):
             with np.errstate(all="ignore"):
-                value = compute(kind, [np.int64(node.number) for node in inner], bits, (_LOW, _HIGH))
+                value = compute(
+                    kind, [np.asarray(node.number, np.int64) for node in inner], bits, (_LOW, _HIGH)
+                )
             return self.constant(int(value), 1 if kind in BOOLEAN else bits)
         bits = 1 if kind in BOOLEAN else bits
         first, *rest = inner
@@ -87,7 +92,7 @@ class Expressions:
         match kind, _value(first), _value(second):
             case "add", 0, _:
                 return second
-            case ("add" | "sub"), _, 0:
+            case (("add" | "sub"), _, 0):
                 return first
             case "mul", 0, _:
                 return first
@@ -95,7 +100,7 @@ class Expressions:
                 return second
             case "mul", 1, _:
                 return second
-            case ("mul" | "div"), _, 1:
+            case (("mul" | "div"), _, 1):
                 return first
             case "rem", _, 1:
                 return self.constant(0)
@@ -162,7 +167,9 @@ def conjuncts(node: Node) -> Iterator[Node]:
         yield node
 
 
-def compute(kind: str, values: list[npt.NDArray[np.int64]], bits: int, inside: Range) -> npt.NDArray[np.int64]:
+def compute(
+    kind: str, values: list[npt.NDArray[np.int64]], bits: int, inside: Range
+) -> npt.NDArray[np.int64]:
     """Computes an operation as a GPU does; ``inside`` is where the exact result lies, if that is known."""
     a, b = values[0], values[1] if len(values) > 1 else values[0]
     match kind:
@@ -272,7 +279,13 @@ class Ranges:
 def _divided(a: float, b: float) -> float:
     if math.isinf(a):
         return a
-    return 0.0 if math.isinf(b) else float(math.trunc(a / b) if abs(a) > 2**52 else int(a) // int(b) if a >= 0 else -(int(-a) // int(b)))
+    return (
+        0.0
+        if math.isinf(b)
+        else float(
+            math.trunc(a / b) if abs(a) > 2**52 else int(a) // int(b) if a >= 0 else -(int(-a) // int(b))
+        )
+    )
 
 
 class Numbers:

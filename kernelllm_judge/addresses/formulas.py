@@ -21,7 +21,11 @@ class Formulas:
     """Formulas that hold at all sizes of a list."""
 
     def __init__(
-        self, make: Expressions, leaves: Mapping[str, Node], sizes: Sequence[Mapping[str, int]], complete: bool
+        self,
+        make: Expressions,
+        leaves: Mapping[str, Node],
+        sizes: Sequence[Mapping[str, int]],
+        complete: bool,
     ) -> None:
         """Prepares.
 
@@ -43,7 +47,7 @@ class Formulas:
                     vector = tuple(v * each[name] for v, each in zip(vector, sizes, strict=True))
                 if vector not in [v for v, _ in self._products]:
                     self._products.append((vector, node))
-        self._known: dict[Vector, Node] = {vector: node for vector, node in self._products}
+        self._known: dict[Vector, Node] = dict(self._products)
         self._blocks: dict[Vector, Node] | None = None
 
     def learn(self, vectors: Sequence[Vector]) -> None:
@@ -67,17 +71,17 @@ class Formulas:
     def _polynomial(self, vector: Vector) -> Node | None:
         """Solves for a sum of products of dimensions."""
         rows = [[Fraction(v[i]) for v, _ in self._products] + [Fraction(x)] for i, x in enumerate(vector)]
-        width, pivots = len(self._products), []
-        for column in range(width):
-            row = next((r for r in range(len(pivots), len(rows)) if rows[r][column]), None)
-            if row is None:
-                continue
+        pivots: list[int] = []
+        for column in range(len(self._products)):
             top = len(pivots)
-            rows[top], rows[row] = rows[row], rows[top]
+            found = next((r for r in range(top, len(rows)) if rows[r][column]), None)
+            if found is None:
+                continue
+            rows[top], rows[found] = rows[found], rows[top]
             rows[top] = [x / rows[top][column] for x in rows[top]]
             for other in range(len(rows)):
-                if other != top and (factor := rows[other][column]):
-                    rows[other] = [x - factor * y for x, y in zip(rows[other], rows[top], strict=True)]
+                if other != top and (times := rows[other][column]):
+                    rows[other] = [x - times * y for x, y in zip(rows[other], rows[top], strict=True)]
             pivots.append(column)
         rest = rows[len(pivots) :]
         if any(row[-1] for row in rest) or not (rest or self.complete):

@@ -106,7 +106,9 @@ def read(report: Any) -> Run:
     """
     if isinstance(report, dict) and isinstance(report.get("error"), dict):
         error = report["error"]
-        raise Untraced(f"without values it fails: {str(error.get('type'))[:60]}: {str(error.get('message'))[:200]}")
+        raise Untraced(
+            f"without values it fails: {str(error.get('type'))[:60]}: {str(error.get('message'))[:200]}"
+        )
     try:
         storages = tuple(_int(each, 0) for each in report["bytes"])
 

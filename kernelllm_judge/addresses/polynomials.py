@@ -115,7 +115,9 @@ class Polynomial:
                 return whole
         return None
 
-    def replaced(self, by: Mapping[Variable, Polynomial], divide: Callable[[str, Polynomial, Polynomial], Polynomial]) -> Polynomial:
+    def replaced(
+        self, by: Mapping[Variable, Polynomial], divide: Callable[[str, Polynomial, Polynomial], Polynomial]
+    ) -> Polynomial:
         """Returns it with variables replaced; ``divide`` makes quotients and remainders."""
         total = Polynomial()
         for key, value in self.terms:
@@ -136,7 +138,9 @@ class Polynomial:
 
 
 def _one_replaced(
-    variable: Variable, by: Mapping[Variable, Polynomial], divide: Callable[[str, Polynomial, Polynomial], Polynomial]
+    variable: Variable,
+    by: Mapping[Variable, Polynomial],
+    divide: Callable[[str, Polynomial, Polynomial], Polynomial],
 ) -> Polynomial:
     if variable in by:
         return by[variable]

@@ -38,6 +38,8 @@ class Copy:
     """What must hold so that no number is cut to its bits, and quotients are what they seem."""
     wraps: bool = False
     """Whether numbers are cut to their bits, instead."""
+    loose: bool = False
+    """Whether of a remainder only its range is told: where that is enough, an answer comes much faster."""
 
 
 class Prover:
@@ -56,7 +58,7 @@ class Prover:
         self._polynomials: dict[Node, Polynomial] = {}
         self._signs: dict[Polynomial, bool] = {}
         self._roomy: dict[Placed, bool] = {}
-        self._digits: dict[Placed, Written | None] = {}
+        self._digits: dict[Placed, Digits | None] = {}
 
     def _new(self) -> Any:
         self._names += 1
@@ -78,8 +80,8 @@ class Prover:
 
     # ------------------------------------------------------------- expressions
 
-    def _copy(self, placed: Placed, wraps: bool = False) -> Copy:
-        copy, make = Copy(dict(self._sizes), wraps=wraps), self.scene.make
+    def _copy(self, placed: Placed, wraps: bool = False, loose: bool = False) -> Copy:
+        copy, make = Copy(dict(self._sizes), wraps=wraps, loose=loose), self.scene.make
         for axis, count in enumerate(self.scene.grid):
             variable = copy.variables[make.leaf("program", axis, bits=32)] = self._new()
             copy.holds += [variable >= 0, variable < self.of(count, copy)]
@@ -113,7 +115,15 @@ class Prover:
                 half = 1 << (node.bits - 1)
                 copy.holds += [variable >= -half, variable < half]
             return variable
-        inner = [self.of(each, copy) for each in node.inner]
+        if node.kind == "rem" and copy.loose and all(ranges.of(e)[0] >= i for i, e in enumerate(node.inner)):
+            rest = self._new()
+            copy.holds += [rest >= 0, rest < self.of(node.inner[1], copy)]
+            return rest
+        logical = node.kind in ("and", "or", "not")
+        inner = [
+            self._as(self.of(each, copy), logical or (node.kind == "if" and not i))
+            for i, each in enumerate(node.inner)
+        ]
         a, b = inner[0], inner[1] if len(inner) > 1 else inner[0]
         match node.kind:
             case "add":
@@ -156,6 +166,12 @@ class Prover:
                 copy.room += [made >= -half, made < half]
         return made
 
+    def _as(self, value: Any, truth: bool) -> Any:
+        """Returns a value as a truth value, or as a number."""
+        if z3.is_bool(value) == truth:
+            return value
+        return value != 0 if truth else z3.If(value, *(z3.IntVal(i, self._context) for i in (1, 0)))
+
     def _quotient(self, node: Node, a: Any, b: Any, copy: Copy) -> Any:
         """A quotient and a remainder of the same numbers share their variables."""
         make, ranges = self.scene.make, self.scene.ranges
@@ -183,7 +199,7 @@ class Prover:
             self.of(node, copy)
         if not copy.room:
             return True
-        path = [self.of(guard, copy) for guard in placed.path if guard.known]
+        path = [self._as(self.of(guard, copy), True) for guard in placed.path if guard.known]
         found, model = self.check([*copy.holds, *path, z3.Or(*(z3.Not(each) for each in copy.room))])
         return True if found == "unsat" else None if model is None else self._place(model, copy)
 
@@ -193,16 +209,30 @@ class Prover:
         if target is None:
             return None
         if self.roomy(placed):
-            return self._inside(placed, target, self._copy(placed))
+            if self._between_ends(placed, target):
+                return True
+            loose = self._inside(placed, target, self._copy(placed, loose=True))
+            return loose is True or self._inside(placed, target, self._copy(placed))
         wrapping = self._copy(placed, wraps=True)
         found = self._inside(placed, target, wrapping)
         if found is True and self._without_room(placed, wrapping) is not True:
             return None
         return found
 
+    def _between_ends(self, placed: Placed, target: Target) -> bool:
+        """Whether an access is inside its tensor because its first and its last element are."""
+        digits = self._digits_of(placed)
+        ends = digits and digits.ends()
+        if not ends:
+            return False
+        size, known = Polynomial.constant(placed.size), self._polynomials
+        start = polynomial(target.start, known)
+        last = polynomial(target.bytes, known) - size - start - ends[1] * size
+        return self.not_negative(start + ends[0] * size) and self.not_negative(last)
+
     def _inside(self, placed: Placed, target: Target, copy: Copy) -> bool | Place | None:
         first = self.of(target.start, copy) + self.of(placed.offset, copy) * placed.size
-        guards = [self.of(guard, copy) for guard in (*placed.path, *placed.masks)]
+        guards = [self._as(self.of(guard, copy), True) for guard in (*placed.path, *placed.masks)]
         outside = z3.Or(first < 0, first + placed.size > self.of(target.bytes, copy))
         found, model = self.check([*copy.holds, *guards, outside])
         return True if found == "unsat" else None if model is None else self._place(model, copy)
@@ -224,7 +254,7 @@ class Prover:
         for placed, copy in ((first, one), (second, other)):
             assert placed.target is not None
             places.append(self.of(placed.target.start, copy) + self.of(placed.offset, copy) * placed.size)
-            conditions += [self.of(guard, copy) for guard in (*placed.path, *placed.masks)]
+            conditions += [self._as(self.of(guard, copy), True) for guard in (*placed.path, *placed.masks)]
         programs = [self.scene.make.leaf("program", axis, bits=32) for axis in range(3)]
         apart = z3.Or(*(one.variables[each] != other.variables[each] for each in programs))
         overlap = z3.And(places[0] < places[1] + second.size, places[1] < places[0] + first.size)
@@ -238,16 +268,20 @@ class Prover:
 
     def written(self, placed: Placed) -> Written | None:
         """Says how an access takes elements, if each is taken by one program at most; see ``digits``."""
+        digits = self._digits_of(placed)
+        return None if digits is None else digits.written()
+
+    def _digits_of(self, placed: Placed) -> Digits | None:
         if placed not in self._digits:
-            self._digits[placed] = self._written(placed)
+            self._digits[placed] = self._found_digits(placed)
         return self._digits[placed]
 
-    def _written(self, placed: Placed) -> Written | None:
-        nodes = (placed.offset, *placed.path, *placed.masks)
+    def _found_digits(self, placed: Placed) -> Digits | None:
         if not placed.offset.known or not self.roomy(placed):
             return None
+        known = self._polynomials
         extents: dict[Variable, Polynomial | None] = {}
-        grid = [polynomial(count, self._polynomials) for count in self.scene.grid]
+        grid = [polynomial(count, known) for count in self.scene.grid]
         programs: set[Variable] = {("program", axis) for axis in range(3) if grid[axis].number != 1}
         extents |= {("program", axis): grid[axis] for _, axis in sorted(programs)}
         renamed: dict[Variable, Polynomial] = {}
@@ -255,11 +289,10 @@ class Prover:
             extents["count", number] = None
             renamed["loop", count.number] = Polynomial.variable(("count", number))
         extents |= {("lane", axis): Polynomial.constant(placed.access.shape[axis]) for axis in placed.lanes}
-        digits = Digits(polynomial(nodes[0], self._polynomials), [], extents, programs, self.not_negative)
-        digits.guards = guards_of(nodes[1:], self._polynomials)
-        if renamed:
-            digits._replace(renamed)
-        return digits.written()
+        guards = guards_of((*placed.path, *placed.masks), known)
+        digits = Digits(polynomial(placed.offset, known), guards, extents, programs, self.not_negative)
+        digits.change(renamed)
+        return digits
 
     def not_negative(self, each: Polynomial) -> bool:
         """Whether a polynomial over sizes is 0 or more at all of them."""

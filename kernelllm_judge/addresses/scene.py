@@ -71,7 +71,10 @@ class Scene:
         for axis, count in enumerate(self.grid):
             leaves[self.make.leaf("program", axis, bits=32)] = (0, max(0, sizes.of(count)[1] - 1))
         for axis in range(8):  # as far as any access goes; each looks at its own
-            leaves[self.make.leaf("lane", axis, bits=32)] = (0, max([1, *(p.access.shape[axis] for p in self.placed if len(p.access.shape) > axis)]) - 1)
+            leaves[self.make.leaf("lane", axis, bits=32)] = (
+                0,
+                max([1, *(p.access.shape[axis] for p in self.placed if len(p.access.shape) > axis)]) - 1,
+            )
         for placed in self.placed:
             for (count, _), times in zip(placed.access.loops, placed.times, strict=True):
                 leaves[count] = (0, max(0, Ranges(leaves).of(times)[1] - 1))
@@ -90,7 +93,9 @@ def scene_of(
     by: dict[Node, Node] = {}
     for number, value in arguments.items():
         if isinstance(value, Node):
-            by |= {make.leaf("parameter", number, bits=bits): value for bits in (1, 8, 16, 32, 64)}
+            by |= {make.leaf("parameter", number, bits=bits): value for bits in (8, 16, 32, 64)}
+            true = make.make("not", make.make("eq", value, make.constant(0)))
+            by[make.leaf("parameter", number, bits=1)] = true
     by |= {make.leaf("programs", axis, bits=32): count for axis, count in enumerate(grid)}
     zero = make.constant(0)
     by |= {

@@ -13,6 +13,7 @@ from kernelllm_judge.addresses.enumerate import (
     Meeting,
     Sheet,
     TooMuch,
+    elements,
     fixed,
     index,
     same_value,
@@ -22,6 +23,9 @@ from kernelllm_judge.addresses.expressions import Node, Numbers
 from kernelllm_judge.addresses.polynomials import Polynomial, polynomial
 from kernelllm_judge.addresses.prove import Place, Prover
 from kernelllm_judge.addresses.scene import Placed, Scene
+
+FEW = 1 << 21
+"""Elements of a launch that are computed sooner than proven."""
 
 ASPECTS = ("bounds", "races", "outputs")
 
@@ -74,7 +78,8 @@ def settle(scenes: Scenes, deadline: float) -> Settled:
     if scenes.unknown:
         for aspect in ASPECTS:
             found.leave(aspect, scenes.unknown)
-    provers = [Prover(scene, deadline) for scene in scenes.launches]
+    # What takes a moment to compute is not asked about.
+    provers = [Prover(scene, 0.0 if _few(scene) else deadline) for scene in scenes.launches]
     for number, (scene, prover) in enumerate(zip(scenes.launches, provers, strict=True)):
         concrete = not scene.dimensions
         for placed in scene.placed:
@@ -91,21 +96,29 @@ def settle(scenes: Scenes, deadline: float) -> Settled:
     return found
 
 
+def _few(scene: Scene) -> bool:
+    return elements(scene) <= FEW and all(placed.access.exact for placed in scene.placed)
+
+
 def _say(scenes: Scenes, number: int, placed: Placed) -> str:
     return f"line {placed.access.line} of `{scenes.launches[number].name}`"
 
 
 def _tensor(scenes: Scenes, number: int, placed: Placed) -> str:
     names = scenes.names[number]
-    return f"`{names[placed.access.pointer.base]}`" if 0 <= placed.access.pointer.base < len(names) else "memory"
+    return (
+        f"`{names[placed.access.pointer.base]}`" if 0 <= placed.access.pointer.base < len(names) else "memory"
+    )
 
 
 # ------------------------------------------------------------------------ bounds
 
 
-def _bounds(scenes: Scenes, number: int, placed: Placed, prover: Prover, found: Settled, concrete: bool) -> None:
+def _bounds(
+    scenes: Scenes, number: int, placed: Placed, prover: Prover, found: Settled, concrete: bool
+) -> None:
     where = _say(scenes, number, placed)
-    if placed.target is None or not placed.offset.known and not placed.masks:
+    if placed.target is None or (not placed.offset.known and not placed.masks):
         found.leave("bounds", f"the address in {where} depends on data")
         return
     inside = prover.inside(placed)
@@ -154,7 +167,7 @@ def outside(scenes: Scenes, number: int, placed: Placed, leaves: Mapping[Node, i
         offset = int(numbers.of(placed.target.start)) + int(numbers.of(placed.offset)) * placed.size
     except KeyError:
         return ""
-    if 0 <= offset and offset + placed.size <= fixed(placed.target.bytes):
+    if offset >= 0 and offset + placed.size <= fixed(placed.target.bytes):
         return ""
     axes = [int(leaves.get(scene.make.leaf("program", axis, bits=32), 0)) for axis in range(3)]
     return _outside(scenes, number, placed, offset, (axes[0], axes[1], axes[2]))
@@ -202,7 +215,10 @@ def _races(
             _count_races(scenes, number, storage, here, found, deadline)
         else:
             why = "depends on data" if not all(p.access.exact for p in here) else "found no proof"
-            found.leave("races", f"whether programs of `{scene.name}` meet in {_tensor(scenes, number, here[0])} {why}")
+            found.leave(
+                "races",
+                f"whether programs of `{scene.name}` meet in {_tensor(scenes, number, here[0])} {why}",
+            )
 
 
 def _apart(prover: Prover, first: Placed, second: Placed) -> bool:
@@ -222,7 +238,6 @@ def _count_races(
     scene = scenes.launches[number]
     try:
         sheet = _sheet(scene, storage)
-        meeting: Meeting | None = None
         by = dict(enumerate(here))
         order = sorted(by, key=lambda each: by[each].access.kind != "store")
         for each in order:
@@ -230,12 +245,13 @@ def _count_races(
                 if time.monotonic() > deadline:
                     raise TooMuch("there was no time to compute all programs")
                 meeting = sheet.add(by[each], some, by, each, by[each].access.kind == "store")
-                if meeting is None:
-                    continue
-                if not same_value(scene, meeting):
+                if meeting is not None and not same_value(scene, meeting):
                     found.broken = _meeting(scenes, number, meeting)
                     return
-                raise TooMuch("programs write the same elements, with what seems to be the same values")
+                if meeting is not None:
+                    found.leave(
+                        "races", f"programs of `{scene.name}` write the same elements, with the same values"
+                    )
     except (TooMuch, KeyError) as why:
         found.leave("races", f"`{scene.name}`: {why}")
 
@@ -272,7 +288,9 @@ def _whole(scenes: Scenes, output: Whole, provers: Sequence[Prover], found: Sett
         (number, placed)
         for number, scene in enumerate(scenes.launches)
         for placed in scene.placed
-        if placed.access.kind != "load" and placed.target is not None and placed.target.storage == output.storage
+        if placed.access.kind != "load"
+        and placed.target is not None
+        and placed.target.storage == output.storage
     ]
     for number, placed in everyone if contiguous else ():
         if not placed.access.exact or placed.size != output.size or placed.access.kind != "store":
@@ -298,7 +316,10 @@ def _count_whole(
     scenes: Scenes, output: Whole, everyone: Sequence[tuple[int, Placed]], found: Settled, deadline: float
 ) -> None:
     certain = not scenes.unknown and all(
-        placed.access.exact for scene in scenes.launches for placed in scene.placed if placed.access.kind != "load"
+        placed.access.exact
+        for scene in scenes.launches
+        for placed in scene.placed
+        if placed.access.kind != "load"
     )
     try:
         if not everyone:

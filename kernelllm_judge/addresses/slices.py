@@ -18,6 +18,18 @@ UNSIGNED = frozenset({"divui", "remui", "minui", "maxui"})
 COMPARED = {"eq": "eq", "ne": "eq", "lt": "lt", "le": "le", "gt": "lt", "ge": "le"}
 BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "index": 64}
 SIZES = {"i1": 1, "i8": 1, "f8": 1, "i16": 2, "f16": 2, "bf16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8}
+BY_ELEMENT = (
+    "arith.",
+    "math.",
+    "tt.load",
+    "tt.atomic",
+    "tt.fp_to_fp",
+    "tt.clampf",
+    "tt.bitcast",
+    "tt.precise",
+    "tt.extern_elementwise",
+)
+"""Operations each element of which comes from the same element of what they take."""
 CARRIED_BLOCKS = 64
 """Blocks of a kernel that jumps, at most."""
 
@@ -98,7 +110,9 @@ class Walk:
         blocks = self.kernel.blocks
         if len(blocks) > CARRIED_BLOCKS:
             raise Unparsed("it jumps too often")
-        reached: dict[str, list[tuple[Node, list[Value]]]] = {blocks[0].name: [(self.make.constant(1, 1), [])]}
+        reached: dict[str, list[tuple[Node, list[Value]]]] = {
+            blocks[0].name: [(self.make.constant(1, 1), [])]
+        }
         done: set[str] = set()
         for block in blocks:
             edges = reached.get(block.name, [])
@@ -145,9 +159,9 @@ class Walk:
             same = (first.base, first.size) == (second.base, second.size)
             offset = self.make.make("if", condition, first.offset, second.offset)
             return Pointer(first.base if same else -1, offset, first.size)
-        if len(values) == 2 and isinstance(first, Node) and isinstance(second, Node):
-            if first is second or "any" not in (first.kind, second.kind):
-                return self.make.make("if", condition, first, second, bits=max(first.bits, second.bits))
+        known = first is second or not any(isinstance(v, Pointer) or v.kind == "any" for v in values)
+        if len(values) == 2 and known and isinstance(first, Node) and isinstance(second, Node):
+            return self.make.make("if", condition, first, second, bits=max(first.bits, second.bits))
         if isinstance(first, Pointer):
             return Pointer(-1, self.make.unknown(), first.size)
         return self.make.unknown([condition, *map(self._node, values)], first.bits)
@@ -183,10 +197,23 @@ class Walk:
                 env[result] = found or self._unknown(op, [v for v in values if v is not None])
 
     def _unknown(self, op: Operation, values: Sequence[Value], result: str | None = None) -> Value:
+        """A value that is not known, with what an element of it comes from."""
         element = element_of(result or op.result_type)
         if element.startswith("ptr "):
             return Pointer(-1, self.make.unknown(), SIZES.get(element[4:], 1))
-        return self.make.unknown(map(self._node, values), BITS.get(element, 64))
+        nodes = [self._node(value) for value in values]
+        if not op.name.startswith(BY_ELEMENT):
+            rank = max(len(shape_of(op.types.strip().lstrip("("))), len(shape_of(op.result_type)), 1)
+            lanes = [self.make.leaf("lane", axis, bits=32) for axis in range(rank + 1)]
+            all_of_it = {lane: self.make.leaf("every", axis) for axis, lane in enumerate(lanes)}
+            kept: list[Node] = lanes
+            if op.name == "tt.reduce":  # what is left of the block keeps its place
+                axis = op.number("axis")
+                all_of_it = {lanes[axis]: all_of_it[lanes[axis]]}
+                all_of_it |= {lanes[i]: lanes[i - 1] for i in range(axis + 1, rank)}
+                kept = []
+            nodes = [*(self.make.replace(node, all_of_it) for node in nodes), *kept]
+        return self.make.unknown(nodes, BITS.get(element, 64))
 
     def _arithmetic(self, name: str, op: Operation, values: list[Value]) -> Value | None:
         element = element_of(op.result_type)
@@ -229,7 +256,11 @@ class Walk:
             return nodes[0]
         if name == "extui":
             source = BITS.get(element_of(op.types.split(" to ")[0]), 64)
-            return nodes[0] if source > 1 and not self._negative(nodes[0]) else make("widen", nodes[0], bits=source)
+            return (
+                nodes[0]
+                if source > 1 and not self._negative(nodes[0])
+                else make("widen", nodes[0], bits=source)
+            )
         if name in ("trunci", "index_cast"):
             return make("wrap", nodes[0], bits=bits) if name == "trunci" else nodes[0]
         if name == "shli" and constant is not None and 0 <= constant < 32:
@@ -268,7 +299,11 @@ class Walk:
         if name == "bitcast":
             element, value = element_of(op.result_type), values[0]
             same = isinstance(value, Pointer) and SIZES.get(element.removeprefix("ptr "), 0) == value.size
-            return value if same or (isinstance(value, Node) and element in BITS and value.bits == BITS[element]) else None
+            return (
+                value
+                if same or (isinstance(value, Node) and element in BITS and value.bits == BITS[element])
+                else None
+            )
         before = shape_of(op.types)
         lanes = [make.leaf("lane", axis, bits=32) for axis in range(max(len(before), len(shape)))]
         by: dict[Node, Node] = {}
@@ -314,7 +349,9 @@ class Walk:
         if not isinstance(pointer, Pointer):
             pointer = Pointer(-1, self.make.unknown(), 1)
         for result in op.results:
-            env[result] = self._unknown(op, [pointer, mask, *values[1:]], op.result_type.replace("!tt.ptr<", ""))
+            env[result] = self._unknown(
+                op, [pointer, mask, *values[1:]], op.result_type.replace("!tt.ptr<", "")
+            )
         if self.recording:
             masks = tuple(conjuncts(mask))
             value = self._node(values[1]) if kind == "store" else None
@@ -354,7 +391,9 @@ class Walk:
         given = [scope[name] for name in last.operands[1:]] if last else []
         arguments = op.regions[1][0].arguments
         self._inner(
-            op.regions[1], {**env, **dict(zip(arguments, given, strict=True))}, (*path, self.make.unknown(bits=1))
+            op.regions[1],
+            {**env, **dict(zip(arguments, given, strict=True))},
+            (*path, self.make.unknown(bits=1)),
         )
         for result, value in zip(op.results, given, strict=True):
             env[result] = self._forgotten(value)
@@ -382,14 +421,20 @@ class Walk:
             for i, each in enumerate(start)
         ]
         recording, self.recording = self.recording, False
-        last, scope = self._inner(op.regions[0], {**env, **inside, **dict(zip(names, leaves, strict=True))}, reached)
+        last, scope = self._inner(
+            op.regions[0], {**env, **inside, **dict(zip(names, leaves, strict=True))}, reached
+        )
         self.recording = recording
         given = [scope[name] for name in _yielded(last)]
         steps = [
             self._step(leaf, value, before, [count, *map(self._node, leaves)])
             for leaf, value in zip(leaves, given, strict=True)
         ]
-        times = make.make("div", make.make("sub", make.make("add", high, step), make.make("add", low, make.constant(1))), step)
+        times = make.make(
+            "div",
+            make.make("sub", make.make("add", high, step), make.make("add", low, make.constant(1))),
+            step,
+        )
         times = make.make("max", times, make.constant(0))
         carried = [self._after(a, s, count, g) for a, s, g in zip(start, steps, given, strict=True)]
         self.loops.append((count, times))
@@ -400,7 +445,9 @@ class Walk:
 
     def _step(self, leaf: Value, value: Value, before: int, changing: list[Node]) -> Node | None:
         """Returns what is added to a carried value each time; None where it is something else."""
-        if isinstance(leaf, Pointer) and (not isinstance(value, Pointer) or value.base != leaf.base or leaf.base < 0):
+        if isinstance(leaf, Pointer) and (
+            not isinstance(value, Pointer) or value.base != leaf.base or leaf.base < 0
+        ):
             return None
         carried, node = self._node(leaf), self._node(value)
         added = self.make.constant(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import torch
@@ -18,21 +18,25 @@ from kernelllm_judge.run.module_tree import given_by, module_tree, plain
 CALLS = 48
 """Calls that are asked for at once."""
 
-PARTS = 48
-"""Parts of a domain, at most."""
-
 INSIDE = 6
 """Sizes inside a part that are tried besides its corners."""
 
 Sizes = tuple[int, ...]
 
+Part = tuple[tuple[int, int], ...]
+"""A part of a domain: the inclusive range of each dimension."""
+
 
 class _NoMemory:
     """Stands in for an allocator where tensors have no memory."""
 
+    def __init__(self) -> None:
+        self.count = 0
+
     def buffer(self, shape: Sequence[int], dtype: torch.dtype) -> tuple[torch.Tensor, dict[str, Any]]:
         """Returns a tensor without memory and its description for the worker."""
-        described = {"offset": 0, "shape": list(shape), "dtype": str(dtype).removeprefix("torch.")}
+        self.count += 1  # a worker knows buffers by where they begin
+        described = {"offset": self.count, "shape": list(shape), "dtype": str(dtype).removeprefix("torch.")}
         return torch.empty(shape, dtype=dtype, device="meta"), described
 
 
@@ -91,7 +95,7 @@ class Survey:
         run = self.runs[sizes]
         return run if isinstance(run, str) else run.key
 
-    def parts(self, own: Sizes) -> list[tuple[tuple[int, int], ...]]:
+    def parts(self, own: Sizes) -> list[Part]:
         """Divides the domain: along each dimension, where launches change with the others at ``own``. The part of ``own`` comes first."""
         ranges = list(self.ranges.values())
         lines: list[list[int]] = []
@@ -101,7 +105,7 @@ class Survey:
             lines.append(sorted(each for each in near if low <= each <= high))
         self.run([_with(own, axis, size) for axis, line in enumerate(lines) for size in line])
         ends = []
-        gaps = [(a, x, y) for a, line in enumerate(lines) for x, y in zip(line, line[1:], strict=False)]
+        gaps = [(a, x, y) for a, line in enumerate(lines) for x, y in pairwise(line)]
         gaps = [gap for gap in gaps if self._differ(own, *gap)]
         while any(y - x > 1 for _, x, y in gaps):
             self.run([_with(own, axis, (x + y) // 2) for axis, x, y in gaps])
@@ -111,6 +115,22 @@ class Survey:
             ends.append([(x, y - 1) for x, y in zip(starts, [*starts[1:], high + 1], strict=True)])
         every = list(product(*ends))
         return sorted(every, key=lambda part: not contains(part, own))
+
+    def split(self, part: Part) -> list[Part]:
+        """Divides a part at one of whose edges launches change; an empty list if none is found."""
+        corners = list(product(*part))
+        self.run(corners)
+        for corner in corners:
+            for axis, (low, high) in enumerate(part):
+                if corner[axis] != low or low == high or not self._differ(corner, axis, low, high):
+                    continue
+                while high - low > 1:
+                    middle = (low + high) // 2
+                    self.run([_with(corner, axis, middle)])
+                    low, high = (low, middle) if self._differ(corner, axis, low, middle) else (middle, high)
+                first, last = part[axis]
+                return [(*part[:axis], ends, *part[axis + 1 :]) for ends in ((first, low), (high, last))]
+        return []
 
     def _differ(self, own: Sizes, axis: int, first: int, second: int) -> bool:
         return self.key(_with(own, axis, first)) != self.key(_with(own, axis, second))

@@ -140,7 +140,7 @@ def parse(text: str) -> Kernel:
     if len(functions) != 1:
         raise Unparsed("it calls functions that are not inlined")
     header = lines[functions[0]]
-    names = re.findall(r'(%[\w$.-]+): ((?:!?[\w.]+)(?:<[^()]*?>)?)(?= *(?:loc\(|\{|,|\)))', header)
+    names = re.findall(r"(%[\w$.-]+): ((?:!?[\w.]+)(?:<[^()]*?>)?)(?= *(?:loc\(|\{|,|\)))", header)
     rest = iter(lines[functions[0] + 1 :])
     blocks, _ = _region(rest)
     return Kernel(names, blocks, aliases)

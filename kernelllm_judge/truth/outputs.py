@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.core.records import Case
 from kernelllm_judge.core.stages import RUNNING, InStage, unwatched
 from kernelllm_judge.findings import OriginalError as OriginalError
 from kernelllm_judge.memory import CallBytes, make_room, release_cache

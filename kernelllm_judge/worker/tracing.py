@@ -27,7 +27,7 @@ UNWRITTEN = frozenset(
 HARMLESS = frozenset(("requires_grad_", "detach_", "retain_grad", "as_strided_", "resolve_neg_"))
 """Functions with the name of one that changes its tensor, which write nothing."""
 
-VARIANTS = 8
+VARIANTS = 64
 """Configurations of an autotuned kernel that are followed, at most."""
 
 
@@ -115,7 +115,13 @@ class Tracer:
         self.texts: dict[str, dict[str, str]] = {}
         """Those that the judge has not got yet."""
 
-    def trace(self, call: Callable[[], Any], device: torch.device, variant: int, sources: Mapping[str, torch.Tensor] | None) -> dict[str, Any]:
+    def trace(
+        self,
+        call: Callable[[], Any],
+        device: torch.device,
+        variant: int,
+        sources: Mapping[str, torch.Tensor] | None,
+    ) -> dict[str, Any]:
         """Calls ``call`` and describes its launches, and where its outputs lie.
 
         Args:
@@ -137,7 +143,9 @@ class Tracer:
                 wanted = {name: each for name, each in sources.items() if each.requires_grad}
                 incoming = [torch.ones_like(root) for root in roots]
                 found = torch.autograd.grad(roots, list(wanted.values()), incoming, allow_unused=True)
-                outputs |= {f"the gradient of `{n}`": g for n, g in zip(wanted, found, strict=True) if g is not None}
+                outputs |= {
+                    f"the gradient of `{n}`": g for n, g in zip(wanted, found, strict=True) if g is not None
+                }
         places = [
             {"name": name, **run.place(each), "shape": list(each.shape), "strides": list(each.stride())}
             for name, each in outputs.items()
@@ -190,6 +198,11 @@ class Tracer:
         options, signature, constants, _ = kernel._pack_args(backend, kwargs, bound, specialization, options)
         if callable(grid):
             grid = grid(bound)
+        # Triton compiles an argument that is 1 as a constant, which makes no other program.
+        for number, (parameter, value) in enumerate(zip(kernel.params, bound.values(), strict=True)):
+            if signature[parameter.name] == "constexpr" and not parameter.is_constexpr and type(value) is int:
+                signature[parameter.name] = "i32"
+                constants.pop((number,), None)
         key = (id(kernel), repr(signature), repr(sorted(constants.items())))
         if key not in self.kernels:
             name = self.kernels[key] = f"{kernel.fn.__name__}#{len(self.kernels)}"
@@ -240,5 +253,3 @@ def _code(kernel: Any, signature: Any, constants: Any, target: Any, backend: Any
         add(manager)
     manager.run(module, "addresses")
     return str(module)
-
-

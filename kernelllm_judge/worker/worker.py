@@ -222,7 +222,9 @@ class Worker:
                     named = {**inputs, **self.state_tensors}.items()
                     kept = {k: v for k, v in named if k in inputs or isinstance(v, torch.nn.Parameter)}
                     sources = {k: v for k, v in kept.items() if isinstance(v, torch.Tensor)}
-                    runs.append(self.tracer.trace(call, device, each["variant"], sources if request["grad"] else None))
+                    runs.append(
+                        self.tracer.trace(call, device, each["variant"], sources if request["grad"] else None)
+                    )
                 except Exception as error:  # what needs values, and all else that a candidate raises
                     runs.append({"error": describe(error, self.directory)})
         finally:
