@@ -12,8 +12,6 @@ from itertools import islice
 
 import torch
 
-from kernelllm_judge.addresses.certify import RULE as ADDRESSES
-from kernelllm_judge.addresses.certify import certify
 from kernelllm_judge.beside import Beside, compile_all, require_compiled, sanitize_all
 from kernelllm_judge.constructors import Constructors
 from kernelllm_judge.core.measured import CaseTime, Measured
@@ -329,8 +327,10 @@ class Judge:
     ) -> None:
         """Looks at where the kernels' addresses lie, in a worker that compiles. Last, because host code runs without values for it."""
         findings = judging.findings
-        if ADDRESSES not in findings.rules:
+        if "addresses" not in findings.rules:
             return
+        from kernelllm_judge.addresses.certify import certify  # imports z3
+
         with findings.durations.part("addresses"), contextlib.ExitStack() as opened:
             if self.device.type != "cuda":
                 judging = opened.enter_context(self._compilers.loaded(candidate.source, references, findings))

@@ -25,14 +25,17 @@ from kernelllm_judge.run.call import Judging
 
 RULE = "addresses"
 
-SECONDS = 10.0
+SECONDS = 6.0
 """That one candidate may take."""
+
+PARTS = 32
+"""Parts of a domain that are looked at as a whole, at most."""
 
 POINTS = 6
 """Sizes of a part of the domain at which it is looked at where there is no proof for all of it."""
 
 LOOKING = 2.0
-"""Seconds in which smaller sizes are sought at which something is wrong."""
+"""Seconds in which smaller sizes are sought at which something is wrong; half of it is for each size that is looked at."""
 
 DOMAIN: Reach = "proven for the domain"
 SIZES: Reach = "proven at these sizes"
@@ -89,10 +92,11 @@ class Certifier:
             if variant:
                 survey = replace(survey, variant=variant, runs={})
                 survey.run([own])
-            parts = survey.parts(own)
+            parts, seen = survey.parts(own), 0
             self._points(survey, [own])
             while parts:
-                parts = self._part(survey, parts[0]) + parts[1:]
+                seen += 1
+                parts = self._part(survey, parts[0], seen + len(parts) < PARTS) + parts[1:]
 
     def lower(self, aspects: Sequence[str], reach: Reach, why: str) -> None:
         """Notes that aspects are shown no further than so."""
@@ -101,8 +105,10 @@ class Certifier:
                 self.reached[aspect] = REACHES.index(reach)
                 self.why = self.why or f"{aspect}: {why}"[:300]
 
-    def _part(self, survey: Survey, part: Part) -> list[Part]:
+    def _part(self, survey: Survey, part: Part, divide: bool) -> list[Part]:
         """Looks at a part of the domain: as a whole, and where that shows less than all, at some of its sizes.
+
+        ``divide`` says whether it may be divided further.
 
         Returns:
             The parts of it that are to be looked at instead.
@@ -112,7 +118,7 @@ class Certifier:
             return []
         sizes, complete = tried(part, self.rng)
         survey.run(sizes)
-        if len({survey.key(each) for each in sizes}) > 1 and (parts := survey.split(part)):
+        if divide and len({survey.key(each) for each in sizes}) > 1 and (parts := survey.split(part)):
             return parts
         settled = self._whole_part(survey, part, sizes, complete)
         self._require(settled.broken, survey, sizes[0])
@@ -129,7 +135,7 @@ class Certifier:
             if isinstance(run, str):
                 self.lower(ASPECTS, "sampled", run)
                 continue
-            settled = settle(self._scenes(run), self.deadline)
+            settled = settle(self._scenes(run), max(self.deadline, time.monotonic() + LOOKING / 2))
             self._require(settled.broken, survey, each)
             for aspect, why in settled.open.items():
                 self.lower([aspect], "sampled", why)

@@ -59,11 +59,9 @@ def programs_of(scene: Scene) -> int:
     return math.prod(fixed(count) for count in scene.grid)
 
 
-def elements(scene: Scene) -> float:
-    """Returns how many elements all programs of a launch take; infinite where its size is no number."""
-    if scene.dimensions:
-        return math.inf
-    return sum(programs_of(scene) * _each(scene, placed) for placed in scene.placed)
+def elements(scene: Scene, placed: Placed) -> float:
+    """Returns how many elements all programs take by an access; infinite where sizes are no numbers."""
+    return math.inf if scene.dimensions else programs_of(scene) * _each(scene, placed)
 
 
 def _each(scene: Scene, placed: Placed) -> float:

@@ -57,7 +57,7 @@ class Prover:
             self._ranges_of_sizes += [variable >= low, variable <= high]
         self._polynomials: dict[Node, Polynomial] = {}
         self._signs: dict[Polynomial, bool] = {}
-        self._roomy: dict[Placed, bool] = {}
+        self._roomy: dict[Placed, bool | Place | None] = {}
         self._digits: dict[Placed, Digits | None] = {}
 
     def _new(self) -> Any:
@@ -190,29 +190,38 @@ class Prover:
     def roomy(self, placed: Placed) -> bool:
         """Whether all numbers of an access have room in their bits, wherever it is reached."""
         if placed not in self._roomy:
-            self._roomy[placed] = self._without_room(placed, self._copy(placed)) is True
-        return self._roomy[placed]
+            self._roomy[placed] = self._without_room(placed, self._copy(placed))
+        return self._roomy[placed] is True
 
-    def _without_room(self, placed: Placed, copy: Copy) -> bool | Place | None:
+    def _without_room(self, placed: Placed, copy: Copy, asking: bool = True) -> bool | Place | None:
         """Where numbers have no room: True if nowhere."""
         for node in (placed.offset, *placed.path, *placed.masks):
             self.of(node, copy)
-        if not copy.room:
-            return True
+        if not copy.room or not asking:
+            return not copy.room or None
         path = [self._as(self.of(guard, copy), True) for guard in placed.path if guard.known]
         found, model = self.check([*copy.holds, *path, z3.Or(*(z3.Not(each) for each in copy.room))])
         return True if found == "unsat" else None if model is None else self._place(model, copy)
 
-    def inside(self, placed: Placed) -> bool | Place | None:
-        """Whether an access is always inside its tensor: True, where it is not, or None where that is not known."""
+    def inside(self, placed: Placed, asking: bool = True) -> bool | Place | None:
+        """Whether an access is always inside its tensor: True, where it is not, or None where that is not known.
+
+        ``asking`` says whether a solver is asked where comparing polynomials does not show it.
+        """
         target = placed.target
         if target is None:
+            return None
+        if not asking and self._without_room(placed, self._copy(placed), asking) is not True:
             return None
         if self.roomy(placed):
             if self._between_ends(placed, target):
                 return True
+            if not asking:
+                return None
             loose = self._inside(placed, target, self._copy(placed, loose=True))
             return loose is True or self._inside(placed, target, self._copy(placed))
+        if self._roomy[placed] is None:
+            return None
         wrapping = self._copy(placed, wraps=True)
         found = self._inside(placed, target, wrapping)
         if found is True and self._without_room(placed, wrapping) is not True:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from kernelllm_judge.addresses.expressions import Expressions, Node, Range, Ranges
+import numpy as np
+
+from kernelllm_judge.addresses.expressions import Expressions, Node, Numbers, Range, Ranges
 from kernelllm_judge.addresses.slices import Access
+
+PROGRAMS = 1 << 18
+"""Programs of a launch that are tried one by one to bound what depends on them, at most."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +85,27 @@ class Scene:
         for placed in self.placed:
             for (count, _), times in zip(placed.access.loops, placed.times, strict=True):
                 leaves[count] = (0, max(0, Ranges(leaves).of(times)[1] - 1))
-        return Ranges(leaves)
+        return Ranges(leaves | self._computed(leaves))
+
+    def _computed(self, leaves: Mapping[Node, Range]) -> dict[Node, Range]:
+        """Bounds what depends on nothing but the program: which tile of a product it computes, say. All programs are tried."""
+        counts = [count.number for count in self.grid]
+        programs = math.prod(counts)
+        if self.dimensions or not 1 < programs <= PROGRAMS:
+            return {}
+        flat = np.arange(programs, dtype=np.int64)
+        indices = (flat % counts[0], flat // counts[0] % counts[1], flat // (counts[0] * counts[1]))
+        known = {self.make.leaf("program", axis, bits=32): values for axis, values in enumerate(indices)}
+        numbers = Numbers(known, Ranges(leaves))
+        found: dict[Node, Range] = {}
+        for placed in self.placed:
+            for whole in (placed.offset, *placed.path, *placed.masks):
+                for node in whole.walk():
+                    if node.kind in ("div", "rem", "min", "max") and node not in found:
+                        with contextlib.suppress(KeyError):
+                            values = numbers.of(node)
+                            found[node] = (int(values.min()), int(values.max()))
+        return found
 
 
 def scene_of(

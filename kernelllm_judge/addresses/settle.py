@@ -25,7 +25,7 @@ from kernelllm_judge.addresses.prove import Place, Prover
 from kernelllm_judge.addresses.scene import Placed, Scene
 
 FEW = 1 << 21
-"""Elements of a launch that are computed sooner than proven."""
+"""Elements of an access that are computed sooner than a solver is asked."""
 
 ASPECTS = ("bounds", "races", "outputs")
 
@@ -78,8 +78,7 @@ def settle(scenes: Scenes, deadline: float) -> Settled:
     if scenes.unknown:
         for aspect in ASPECTS:
             found.leave(aspect, scenes.unknown)
-    # What takes a moment to compute is not asked about.
-    provers = [Prover(scene, 0.0 if _few(scene) else deadline) for scene in scenes.launches]
+    provers = [Prover(scene, deadline) for scene in scenes.launches]
     for number, (scene, prover) in enumerate(zip(scenes.launches, provers, strict=True)):
         concrete = not scene.dimensions
         for placed in scene.placed:
@@ -94,10 +93,6 @@ def settle(scenes: Scenes, deadline: float) -> Settled:
         if found.broken:
             return found
     return found
-
-
-def _few(scene: Scene) -> bool:
-    return elements(scene) <= FEW and all(placed.access.exact for placed in scene.placed)
 
 
 def _say(scenes: Scenes, number: int, placed: Placed) -> str:
@@ -121,7 +116,8 @@ def _bounds(
     if placed.target is None or (not placed.offset.known and not placed.masks):
         found.leave("bounds", f"the address in {where} depends on data")
         return
-    inside = prover.inside(placed)
+    few = placed.access.exact and elements(scenes.launches[number], placed) <= FEW
+    inside = prover.inside(placed, asking=not few)
     if inside is True:
         return
     if isinstance(inside, Place):
@@ -207,7 +203,8 @@ def _races(
             for a, b in combinations_with_replacement(here, 2)
             if "store" in (a.access.kind, b.access.kind)
         ]
-        if all(_apart(prover, a, b) for a, b in pairs):
+        few = all(p.access.exact and elements(scene, p) <= FEW for p in here)
+        if all(_apart(prover, a, b, not few) for a, b in pairs):
             continue
         if waits:
             found.leave("races", f"programs of `{scene.name}` may wait for each other")
@@ -221,15 +218,15 @@ def _races(
             )
 
 
-def _apart(prover: Prover, first: Placed, second: Placed) -> bool:
-    """Whether no two programs take one element, one by each access."""
+def _apart(prover: Prover, first: Placed, second: Placed, asking: bool) -> bool:
+    """Whether no two programs take one element, one by each access; ``asking`` says whether a solver is asked."""
     one, other = prover.written(first), prover.written(second)
     if one is not None and other is not None:
         assert first.target is not None and second.target is not None
         same_start = first.target.start is second.target.start and first.size == second.size
         if same_start and one.key == other.key:
             return True
-    return prover.meet(first, second) is False
+    return asking and prover.meet(first, second) is False
 
 
 def _count_races(
