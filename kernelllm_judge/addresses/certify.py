@@ -12,8 +12,9 @@ import torch
 from kernelllm_judge.addresses.expressions import Expressions, Node
 from kernelllm_judge.addresses.formulas import Formulas
 from kernelllm_judge.addresses.launches import Launch, Output, Pointed, Run
+from kernelllm_judge.addresses.outputs import Scenes, Settled, Whole
 from kernelllm_judge.addresses.scene import Target, scene_of
-from kernelllm_judge.addresses.settle import ASPECTS, Scenes, Settled, Whole, outside, settle
+from kernelllm_judge.addresses.settle import ASPECTS, outside, settle
 from kernelllm_judge.addresses.slices import Access, Walk
 from kernelllm_judge.addresses.survey import Part, Sizes, Survey, tree_of, tried
 from kernelllm_judge.addresses.ttir import Unparsed, parse
