@@ -81,7 +81,9 @@ class Certifier:
             Decision: an access is outside its tensor, programs race, or an output is not written whole.
         """
         own = tuple(plan.sizes[name] for name in plan.ranges)
-        survey = Survey(self.worker, plan.case, plan.ranges, tree_of(module, plan.case), self.texts)
+        survey = Survey(
+            self.worker, plan.case, plan.ranges, tree_of(module, plan.case), self.texts, self.deadline
+        )
         survey.run([own])
         first = survey.runs[own]
         variants = first.variants if isinstance(first, Run) else 1
@@ -244,13 +246,25 @@ class Certifier:
                     followed, accesses=(), unknown=f"`{followed.name}` has arguments of another kind"
                 )
             unknown = unknown or followed.unknown
+            key = (launch.kernel, *grid, *_renumbered(arguments))
             scenes.append(
-                scene_of(self.make, followed.name, followed.accesses, arguments, grid, dimensions or {})
+                scene_of(self.make, followed.name, followed.accesses, arguments, grid, dimensions or {}, key)
             )
             names[number] = followed.parameters
         outputs = [_output(output, given) for output in run.outputs]
         wanted = [output for output in outputs if output.storage in run.unwritten]
         return Scenes(scenes, wanted, names, unknown)
+
+
+def _renumbered(arguments: Mapping[int, Node | Target]) -> Iterator[object]:
+    """Yields arguments with storages numbered as they come: equal for launches that differ in storages only."""
+    numbers: dict[int, int] = {}
+    for position, value in arguments.items():
+        if isinstance(value, Target):
+            number = numbers.setdefault(value.storage, len(numbers))
+            yield from (position, number, value.start, value.bytes)
+        else:
+            yield from (position, value)
 
 
 def _arguments(launch: Launch, sizes: Sequence[Node], given: Iterator[Node]) -> dict[int, Node | Target]:

@@ -69,6 +69,8 @@ class Scene:
     placed: Sequence[Placed]
     spaces: Mapping[int, int]
     """By storage: elements' bytes of what is written there."""
+    key: tuple[object, ...] = ()
+    """Equal for launches that are settled alike."""
 
     @cached_property
     def ranges(self) -> Ranges:
@@ -115,6 +117,7 @@ def scene_of(
     arguments: Mapping[int, Node | Target],
     grid: Sequence[Node],
     dimensions: Mapping[Node, tuple[int, int]],
+    key: tuple[object, ...] = (),
 ) -> Scene:
     """Puts a launch's arguments and grid into a kernel's accesses."""
     by: dict[Node, Node] = {}
@@ -147,7 +150,7 @@ def scene_of(
         )
         if target is not None and access.kind != "load":
             spaces[target.storage] = access.pointer.size
-    return Scene(make, name, tuple(grid), dimensions, placed, spaces)
+    return Scene(make, name, tuple(grid), dimensions, placed, spaces, key)
 
 
 def _holds(node: Node) -> bool:

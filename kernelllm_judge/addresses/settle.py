@@ -38,6 +38,8 @@ def settle(scenes: Scenes, deadline: float) -> Settled:
     provers = [Prover(scene, deadline) for scene in scenes.launches]
     for number, (scene, prover) in enumerate(zip(scenes.launches, provers, strict=True)):
         concrete = not scene.dimensions
+        if scene.key and scene.key in [each.key for each in scenes.launches[:number]]:
+            continue  # as the layers of a model
         for placed in scene.placed:
             _bounds(scenes, number, placed, prover, found, concrete)
             if found.broken:

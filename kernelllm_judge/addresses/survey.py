@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
@@ -16,7 +17,10 @@ from kernelllm_judge.handle import WorkerDied, WorkerHandle
 from kernelllm_judge.run.module_tree import given_by, module_tree, plain
 
 CALLS = 48
-"""Calls that are asked for at once."""
+"""Calls that are asked for at once, at most…"""
+
+ONCE = 2.0
+"""…and seconds that they may take."""
 
 INSIDE = 6
 """Sizes inside a part that are tried besides its corners."""
@@ -55,9 +59,13 @@ class Survey:
     tree: Mapping[str, Any]
     texts: dict[str, tuple[str, str]]
     """Names and intermediate code of kernels, for all surveys of one worker."""
+    deadline: float
+    """When no more runs are asked for, by ``time.monotonic``."""
     variant: int = 0
     runs: dict[Sizes, Run | str] = field(default_factory=dict)
     """A text says why there is none."""
+    slowest: float = 0.01
+    """Seconds of a call, so far."""
 
     def named(self, sizes: Sizes) -> dict[str, int]:
         """Returns sizes by the names of their dimensions."""
@@ -66,8 +74,13 @@ class Survey:
     def run(self, wanted: Sequence[Sizes]) -> None:
         """Has ``forward`` run at sizes, where it has not."""
         new = [sizes for sizes in dict.fromkeys(wanted) if sizes not in self.runs]
-        for first in range(0, len(new), CALLS):
-            some = new[first : first + CALLS]
+        while new:
+            # Host code may take long, at large sizes above all.
+            start, count = time.monotonic(), max(1, min(CALLS, int(ONCE / self.slowest)))
+            if start > self.deadline:
+                self.runs |= dict.fromkeys(new, "there was no time to run it at more sizes")
+                return
+            some, new = new[:count], new[count:]
             calls = [{"inputs": self._inputs(self.named(sizes)), "variant": self.variant} for sizes in some]
             reply = self.worker.request("trace", tree=self.tree, calls=calls, grad=self.case.domain.grad)
             reports = reply.get("runs")
@@ -79,6 +92,7 @@ class Survey:
                     self.runs[sizes] = read(report)
                 except Untraced as why:
                     self.runs[sizes] = f"{why}"
+            self.slowest = max(self.slowest, (time.monotonic() - start) / len(some))
 
     def _inputs(self, sizes: Mapping[str, int]) -> dict[str, Any]:
         values: dict[str, Any] = {}
