@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from kernelllm_judge.addresses.expressions import Expressions, Node
+from kernelllm_judge.addresses.expressions import Expressions, Node, conjuncts
 from kernelllm_judge.addresses.ttir import Operation, element_of, shape_of
 
 ARITHMETIC = {
@@ -40,6 +40,25 @@ class Pointer:
     offset: Node
     size: int
     """Bytes of an element."""
+    either: tuple[Node, Pointer, Pointer] | None = None
+    """Where it is one of two with other bases: whether it is the first."""
+
+    def changed(self, change: Callable[[Node], Node]) -> Pointer:
+        """Returns it with its offset changed, or those of both."""
+        if self.either is None:
+            return Pointer(self.base, change(self.offset), self.size)
+        condition, first, second = self.either
+        return Pointer(-1, self.offset, self.size, (condition, first.changed(change), second.changed(change)))
+
+    def alternatives(self, make: Expressions) -> Iterator[tuple[tuple[Node, ...], Pointer]]:
+        """Yields what it may be, each with what holds then."""
+        if self.either is None:
+            yield (), self
+            return
+        condition, *both = self.either
+        for test, pointer in zip((condition, make.make("not", condition)), both, strict=True):
+            for conditions, each in pointer.alternatives(make):
+                yield (*conjuncts(test), *conditions), each
 
 
 Value = Node | Pointer
@@ -64,9 +83,11 @@ class Operations:
         """One of two values, depending on a condition; of more, one that is not known."""
         first, second = values[0], values[-1]
         if len(values) == 2 and isinstance(first, Pointer) and isinstance(second, Pointer):
-            same = (first.base, first.size) == (second.base, second.size)
-            offset = self.make.make("if", condition, first.offset, second.offset)
-            return Pointer(first.base if same else -1, offset, first.size)
+            if (first.base, first.size) == (second.base, second.size) and first.base >= 0:
+                return first.changed(lambda offset: self.make.make("if", condition, offset, second.offset))
+            if first.size == second.size:
+                parts = [condition, *map(self.node, values)]
+                return Pointer(-1, self.make.unknown(parts), first.size, (condition, first, second))
         known = first is second or not any(isinstance(v, Pointer) or v.kind == "any" for v in values)
         if len(values) == 2 and known and isinstance(first, Node) and isinstance(second, Node):
             return self.make.make("if", condition, first, second, bits=max(first.bits, second.bits))
@@ -176,7 +197,7 @@ class Operations:
         if name == "addptr":
             pointer, offset = values
             if isinstance(pointer, Pointer) and isinstance(offset, Node):
-                return Pointer(pointer.base, make.make("add", pointer.offset, offset), pointer.size)
+                return pointer.changed(lambda before: make.make("add", before, offset))
             return None
         if name == "bitcast":
             element, value = element_of(op.result_type), values[0]
@@ -204,7 +225,7 @@ class Operations:
         by = {old: new for old, new in by.items() if old is not new}
         value = values[0]
         if isinstance(value, Pointer):
-            return Pointer(value.base, make.replace(value.offset, by), value.size)
+            return value.changed(lambda before: make.replace(before, by))
         return make.replace(value, by)
 
     def _reshaped(self, before: Sequence[int], after: Sequence[int], lanes: list[Node]) -> dict[Node, Node]:

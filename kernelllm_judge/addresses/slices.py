@@ -160,10 +160,10 @@ class Walk:
             value = self.ops.node(values[1]) if kind == "store" else None
             used = kind == "atomic" and any(self._uses(op.results[0], block) for block in self.kernel.blocks)
             shape = shape_of(op.types.strip().lstrip("("))
-            access = Access(
-                kind, pointer, path, masks, shape, tuple(self.loops), self.kernel.line(op.place), value, used
-            )
-            self.accesses.append(access)
+            line, loops = self.kernel.line(op.place), tuple(self.loops)
+            for conditions, each in pointer.alternatives(self.make):
+                where = (*path, *conditions)
+                self.accesses.append(Access(kind, each, where, masks, shape, loops, line, value, used))
 
     def _uses(self, name: str, block: Block) -> bool:
         return any(

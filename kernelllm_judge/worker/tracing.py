@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import _device_constructors
+from torch.utils._pytree import tree_leaves
 from triton._C.libtriton import ir, passes
 from triton.runtime import driver
 from triton.runtime.autotuner import Autotuner
@@ -26,6 +27,8 @@ UNWRITTEN = frozenset(
 
 HARMLESS = frozenset(("requires_grad_", "detach_", "retain_grad", "as_strided_", "resolve_neg_"))
 """Functions with the name of one that changes its tensor, which write nothing."""
+
+READING = frozenset(("__index__", "__int__", "__invert__", "__iter__"))
 
 VARIANTS = 64
 """Configurations of an autotuned kernel that are followed, at most."""
@@ -97,12 +100,20 @@ class WithoutValues(TorchFunctionMode):
         result = function(*args, **kwargs)
         if name in UNWRITTEN and isinstance(result, torch.Tensor):
             self.run.unwritten.add(self.run.storage(result))
-        changed = [kwargs["out"]] if isinstance(kwargs.get("out"), torch.Tensor) else []
-        if name == "__setitem__" or (name.endswith("_") and not name.endswith("__") and name not in HARMLESS):
-            changed += [each for each in args[:1] if isinstance(each, torch.Tensor)]
-        for tensor in changed:
-            self.run.unwritten.discard(self.run.storage(tensor))
+        written = [kwargs.get("out")]
+        if _writes(name) or kwargs.get("inplace") is True:
+            written += args[:1]
+        for tensor in tree_leaves(written):
+            if isinstance(tensor, torch.Tensor):
+                self.run.unwritten.discard(self.run.storage(tensor))
         return result
+
+
+def _writes(name: str) -> bool:
+    """Whether a function writes to its first argument, by its name: ``fill_``, ``__setitem__``, ``__iadd__``."""
+    if name.endswith("__"):
+        return name == "__setitem__" or (name.startswith("__i") and name not in READING)
+    return name.endswith("_") and name not in HARMLESS
 
 
 class Tracer:

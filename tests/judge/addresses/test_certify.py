@@ -222,6 +222,23 @@ RIGHT = {
         DOMAIN,
     ),
     "both passes": (SCALED, DOMAIN, DOMAIN, DOMAIN),
+    "what PyTorch writes": (
+        ADD.but("out = torch.empty_like(x)", "out = torch.empty_like(x)\n    out[:] = 0\n    out += x").but(
+            "cdiv(x.numel(), 1024)", "cdiv(x.numel(), 2048)"
+        ),
+        DOMAIN,
+        DOMAIN,
+        DOMAIN,
+    ),
+    "one of two tensors": (
+        ADD.but(
+            "    mask = here < n",
+            "    mask = here < n\n    if tl.program_id(1) == 0:\n        pointer = x_ptr\n    else:\n        pointer = y_ptr",
+        ).but("tl.load(x_ptr + here, mask=mask)", "tl.load(pointer + here, mask=mask)"),
+        DOMAIN,
+        DOMAIN,
+        DOMAIN,
+    ),
     "67 million elements": (ADD.at(n=8192, m=8192), DOMAIN, DOMAIN, DOMAIN),
     "all programs write one element alike": (
         LAYER_NORM.but("tl.store(mean_ptr + row, mean)", "tl.store(mean_ptr + row // 2 * 2, 1.0)").but(
