@@ -86,12 +86,13 @@ class Certifier:
         )
         survey.run([own])
         first = survey.runs[own]
-        variants = first.variants if isinstance(first, Run) else 1
-        if isinstance(first, Run):
-            self.launches += len(first.launches)
-            if first.more:
-                self.lower(ASPECTS, "sampled", "not all configurations of an autotuned kernel were looked at")
-        for variant in range(variants):
+        if isinstance(first, str):
+            self.lower(ASPECTS, "sampled", first)
+            return
+        self.launches += len(first.launches)
+        if first.more:
+            self.lower(ASPECTS, "sampled", "not all configurations of an autotuned kernel were looked at")
+        for variant in range(first.variants):
             if variant:
                 survey = replace(survey, variant=variant, runs={})
                 survey.run([own])
