@@ -136,9 +136,8 @@ def test_a_right_kernel_is_proven_for_its_domain(decide, name, text):
 
 
 def test_a_read_past_the_end_of_67_million_elements_is_refused(decide):
-    wrong = LARGE.replace("here < n", "here < n + (n >= 67108864)").replace(
-        "1024),)", "1024) + (x.numel() >= 67108864),)"
-    )
+    wrong = LARGE.replace("mask=mask, other=0.0", "mask=here < n + (n >= 67108864), other=0.0")
+    wrong = wrong.replace("1024),)", "1024) + (x.numel() >= 67108864),)")
     verdict = decide("Large", wrong)
     assert verdict.verdict == "rejected"
     assert verdict.rule == "addresses", verdict.reason
