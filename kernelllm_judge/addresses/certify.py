@@ -129,7 +129,9 @@ class Certifier:
         for aspect, why in settled.open.items():
             self.lower([aspect], SIZES, why)
         if settled.open:
-            self._points(survey, sizes[:POINTS])
+            turning = [_there(survey, part, each) for each in settled.turning[:POINTS]]
+            survey.run(turning)
+            self._points(survey, list(dict.fromkeys([*sizes[:POINTS], *turning])))
         return []
 
     def _points(self, survey: Survey, sizes: Sequence[Sizes]) -> None:
@@ -181,7 +183,7 @@ class Certifier:
         named = [survey.named(each) for each in sizes]
         ranges = dict(zip(survey.ranges, part, strict=True))
         leaves = {
-            name: self.make.leaf("dimension", number)
+            name: self.make.leaf("dimension", number)  # as `_there` reads them
             for number, (name, (low, high)) in enumerate(ranges.items())
             if low < high
         }
@@ -197,11 +199,8 @@ class Certifier:
         dimensions = {leaf: ranges[name] for name, leaf in leaves.items()}
         known = [node for node in nodes if node is not None]
         settled = settle(self._scenes(first, known, dimensions), self.deadline)
-        by_leaf = {leaf: name for name, leaf in leaves.items()}
         for number, placed, place in settled.suspects:
-            fixed = {name: low for name, (low, _) in ranges.items()}
-            fixed |= {by_leaf[leaf]: size for leaf, size in place.sizes.items()}
-            there = tuple(fixed.values())
+            there = _there(survey, part, place.sizes)
             survey.run([there])
             run = survey.runs[there]
             if isinstance(run, Run) and run.key == first.key:
@@ -255,6 +254,12 @@ class Certifier:
         outputs = [_output(output, given) for output in run.outputs]
         wanted = [output for output in outputs if output.storage in run.unwritten]
         return Scenes(scenes, wanted, names, unknown)
+
+
+def _there(survey: Survey, part: Part, sizes: Mapping[Node, int]) -> Sizes:
+    """Returns all sizes of a call, where those of some dimensions are given."""
+    given = {leaf.number: size for leaf, size in sizes.items()}
+    return tuple(given.get(number, low) for number, (low, _) in enumerate(part))
 
 
 def _renumbered(arguments: Mapping[int, Node | Target]) -> Iterator[object]:

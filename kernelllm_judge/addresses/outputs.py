@@ -52,6 +52,9 @@ class Settled:
     suspects: list[tuple[int, Placed, Place]] = field(default_factory=list)
     """Accesses that a solver found outside, with their launch, somewhere in the domain."""
 
+    turning: list[Mapping[Node, int]] = field(default_factory=list)
+    """Sizes at which what is not shown may turn out otherwise."""
+
     def leave(self, aspect: str, why: str) -> None:
         """Notes that an aspect is not shown."""
         self.open.setdefault(aspect, why)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -302,6 +302,28 @@ class Prover:
         digits = Digits(polynomial(placed.offset, known), guards, extents, programs, self.not_negative)
         digits.change(renamed)
         return digits
+
+    def turning(self) -> Iterator[Mapping[Node, int]]:
+        """Yields sizes for either outcome of each condition on sizes alone that an address depends on."""
+        seen: set[Node] = set()
+        for placed in self.scene.placed:
+            for whole in (placed.offset, *placed.path, *placed.masks):
+                for node in whole.walk():
+                    if node.kind in ("lt", "le", "eq") and node not in seen and self._of_sizes(node):
+                        seen.add(node)
+                        yield from self._either_way(node)
+
+    def _of_sizes(self, node: Node) -> bool:
+        leaves = {each for each in node.walk() if each.kind in LEAVES}
+        return bool(leaves) and leaves <= set(self._sizes)
+
+    def _either_way(self, node: Node) -> Iterator[Mapping[Node, int]]:
+        for truth in (True, False):
+            copy = Copy(dict(self._sizes))
+            test = self._as(self.of(node, copy), True)
+            _, model = self.check([*copy.holds, *copy.room, test == truth])
+            if model is not None:
+                yield self._place(model, copy).sizes
 
     def not_negative(self, each: Polynomial) -> bool:
         """Whether a polynomial over sizes is 0 or more at all of them."""

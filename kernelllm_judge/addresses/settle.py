@@ -51,6 +51,8 @@ def settle(scenes: Scenes, deadline: float) -> Settled:
         check_whole(scenes, output, provers, found, deadline)
         if found.broken:
             return found
+    if found.open:
+        found.turning = [sizes for prover in provers if prover.scene.dimensions for sizes in prover.turning()]
     return found
 
 
