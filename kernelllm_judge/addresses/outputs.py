@@ -11,8 +11,9 @@ import numpy as np
 from kernelllm_judge.addresses.enumerate import MOST, TooMuch, fixed, taken
 from kernelllm_judge.addresses.expressions import Node
 from kernelllm_judge.addresses.polynomials import Polynomial, polynomial
-from kernelllm_judge.addresses.prove import Place, Prover
+from kernelllm_judge.addresses.prove import Prover
 from kernelllm_judge.addresses.scene import Placed, Scene
+from kernelllm_judge.addresses.solver import Place
 
 
 @dataclass(frozen=True)

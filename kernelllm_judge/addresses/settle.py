@@ -20,8 +20,9 @@ from kernelllm_judge.addresses.enumerate import (
 )
 from kernelllm_judge.addresses.expressions import Node, Numbers
 from kernelllm_judge.addresses.outputs import Scenes, Settled, check_whole
-from kernelllm_judge.addresses.prove import Place, Prover
+from kernelllm_judge.addresses.prove import Prover
 from kernelllm_judge.addresses.scene import Placed, Scene
+from kernelllm_judge.addresses.solver import Place
 
 FEW = 1 << 21
 """Elements of an access that are computed sooner than a solver is asked."""

@@ -10,9 +10,10 @@ from kernelllm_judge.addresses.expressions import Expressions, Numbers, Ranges
 from kernelllm_judge.addresses.formulas import Formulas
 from kernelllm_judge.addresses.launches import Untraced, read
 from kernelllm_judge.addresses.polynomials import Polynomial
-from kernelllm_judge.addresses.prove import Place, Prover
+from kernelllm_judge.addresses.prove import Prover
 from kernelllm_judge.addresses.scene import Target, scene_of
 from kernelllm_judge.addresses.slices import Walk
+from kernelllm_judge.addresses.solver import Place
 from kernelllm_judge.addresses.ttir import Unparsed, parse
 from kernelllm_judge.handle import WorkerDied
 
