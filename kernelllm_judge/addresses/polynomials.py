@@ -178,7 +178,7 @@ def polynomial(node: Node, known: dict[Node, Polynomial]) -> Polynomial:
                     known[node] = inner[0] * inner[1]
                 case "div" | "rem":
                     known[node] = quotient(node.kind, *inner)
-                case "wrap" | "widen":
+                case "wrap":
                     known[node] = inner[0]
                 case _:
                     known[node] = Polynomial.variable((node.kind, *inner))

@@ -149,8 +149,7 @@ class Solver:
             case "not":
                 return z3.Not(a)
             case "widen":
-                copy.room.append(a >= 0)
-                return a
+                return z3.If(a < 0, a + (1 << node.bits), a)
             case _:
                 made = a
         if not ranges.fits(node):
