@@ -325,16 +325,20 @@ class Judge:
     def _certify(
         self, candidate: Candidate, plans: list[Plan], references: ReferenceOutputs, judging: Judging
     ) -> None:
-        """Looks at where the kernels' addresses lie, in a worker that compiles. Last, because host code runs without values for it."""
+        """Looks at where addresses lie, in a worker that compiles. Last, because host code runs without values for it."""
         findings = judging.findings
         if "addresses" not in findings.rules:
             return
         from kernelllm_judge.addresses.certify import certify  # imports z3
 
-        with findings.durations.part("addresses"), contextlib.ExitStack() as opened:
-            if self.device.type != "cuda":
-                judging = opened.enter_context(self._compilers.loaded(candidate.source, references, findings))
-            findings.certificate = certify(judging, plans, self._seed)
+        own = self.device.type == "cuda"
+        compiler = (
+            contextlib.nullcontext(judging)
+            if own
+            else self._compilers.loaded(candidate.source, references, findings)
+        )
+        with findings.durations.part("addresses"):
+            findings.certificate = certify(compiler, plans, self._seed)
 
     def _time_smaller(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 import torch
@@ -19,7 +20,7 @@ from kernelllm_judge.addresses.slices import Access, Walk
 from kernelllm_judge.addresses.survey import Part, Sizes, Survey, tree_of, tried
 from kernelllm_judge.addresses.ttir import Unparsed, parse
 from kernelllm_judge.core.records import REACHES, Certificate, Reach
-from kernelllm_judge.findings import Findings
+from kernelllm_judge.findings import Findings, OutOfTime
 from kernelllm_judge.handle import WorkerDied, WorkerHandle
 from kernelllm_judge.plans import Plan
 from kernelllm_judge.run.call import Judging
@@ -290,21 +291,25 @@ def _output(output: Output, given: Iterator[Node]) -> Whole:
     return Whole(output.name, output.storage, start, output.size, shape, strides)
 
 
-def certify(judging: Judging, plans: Sequence[Plan], seed: int) -> Certificate:
+def certify(opening: AbstractContextManager[Judging], plans: Sequence[Plan], seed: int) -> Certificate:
     """Certifies a candidate.
 
     Args:
-        judging: its worker has loaded the candidate, and can compile.
+        opening: gives a worker that has loaded the candidate, and can compile.
         plans: for the cases that it supports.
         seed: chooses sizes that a candidate must not predict.
 
     Raises:
         Decision: an access is outside its tensor, programs race, or an output is not written whole.
     """
-    certifier = Certifier(judging.worker, judging.findings, seed)
     try:
-        for plan in plans:
-            certifier.add(plan, judging.references.module(plan.case))
-    except WorkerDied as error:  # what runs without values is not what ships
-        certifier.lower(ASPECTS, "sampled", f"{error}")
-    return certifier.certificate()
+        with opening as judging:
+            certifier = Certifier(judging.worker, judging.findings, seed)
+            try:
+                for plan in plans:
+                    certifier.add(plan, judging.references.module(plan.case))
+            except WorkerDied as error:  # what runs without values is not what ships
+                certifier.lower(ASPECTS, "sampled", f"{error}")
+            return certifier.certificate()
+    except OutOfTime as late:
+        return Certificate("sampled", "sampled", "sampled", why=late.reason)
