@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from kernelllm_judge.core.records import Check, Stage, Status, Timing
+from kernelllm_judge.core.records import Certificate, Check, Stage, Status, Timing
 
 WAITING = "waiting for the GPU"
 """The part in which others hold it."""
@@ -121,6 +121,8 @@ class Findings:
     """What the worker reports of the last call: decisions, their outcomes, and whether in a backward pass."""
     fence: str = ""
     """The candidate with the original in place of what no probe ran, where that is why it is not accepted."""
+    certificate: Certificate | None = None
+    """What is shown of the addresses of its kernels."""
     undecided: str = ""
     """Why a candidate that breaks no rule is not accepted either; the first reason of several."""
 

@@ -35,6 +35,7 @@ from kernelllm_judge.plans import Plan, make_plans, sizes_asked
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.rules.catalog import RULES
 from kernelllm_judge.rules.rule import Rule
+from kernelllm_judge.run.call import Judging
 from kernelllm_judge.shared.buffers import GpuBlockPool
 from kernelllm_judge.standing import versions
 from kernelllm_judge.supervisor import ForkServer, start_together
@@ -192,6 +193,7 @@ class Judge:
             seconds=round(time.perf_counter() - start, 3),
             durations=findings.durations.rounded(),
             isolation=self.isolation.level,
+            addresses=findings.certificate,
         )
 
     def measure(self, candidate: Candidate, criteria: Criteria) -> Measured:
@@ -295,6 +297,7 @@ class Judge:
                     plan.case.name: self._timer.time_plan(judging, plan, plan.sizes, self.rules)
                     for plan in counted
                 }
+            self._certify(candidate, plans, references, judging)
         require_compiled(self.environment.arch, findings)
         for plan in plans:
             if who := short.get(plan.case.name):
@@ -321,6 +324,24 @@ class Judge:
             rule, do, workers = "compile", compile_all, self._compilers
         task = partial(do, workers, candidate.source, plans, references) if rule in findings.rules else None
         return Beside(task, findings)
+
+    def _certify(
+        self, candidate: Candidate, plans: list[Plan], references: ReferenceOutputs, judging: Judging
+    ) -> None:
+        """Looks at where addresses lie, in a worker that compiles. Last, because host code runs without values for it."""
+        findings = judging.findings
+        if "addresses" not in findings.rules:
+            return
+        from kernelllm_judge.addresses.certify import certify  # imports z3
+
+        own = self.device.type == "cuda"
+        compiler = (
+            contextlib.nullcontext(judging)
+            if own
+            else self._compilers.loaded(candidate.source, references, findings)
+        )
+        with findings.durations.part("addresses"):
+            findings.certificate = certify(compiler, plans, self._seed)
 
     def _time_smaller(
         self,

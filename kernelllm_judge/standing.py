@@ -84,6 +84,7 @@ CHANGES: tuple[Change, ...] = (
         "looser",
         "what honest evaluations at inputs with other last digits may be off by is allowed",
     ),
+    Change("addresses", 1, "stricter", "addresses are followed in all programs, at real sizes"),
 )
 """All changes since ``FIRST_POLICY``, the oldest first. Whoever changes what a rule accepts adds a line, and nobody alters one."""
 

@@ -58,7 +58,7 @@ class Provenance:
 DIGEST_LINE = "# digest: "
 """How the line begins that holds the digest of the provenance and the program."""
 
-FIGURE_KEYS = ("verified", "error", "speedup", "verify again")
+FIGURE_KEYS = ("verified", "error", "addresses", "speedup", "verify again")
 """What the judge found, a comment each, straight after the digest: no part of what was judged."""
 
 WIDTH = 79

@@ -25,12 +25,14 @@ __all__ = [
     "Candidate",
     "CandidateId",
     "Case",
+    "Certificate",
     "Check",
     "Completion",
     "Domain",
     "Environment",
     "KernelRecord",
     "Ratio",
+    "Reach",
     "Record",
     "RecordError",
     "Scalar",
@@ -245,6 +247,38 @@ class Terms(Record):
     """What the speedup is measured against."""
 
 
+Reach = Literal["proven for the domain", "proven at these sizes", "sampled"]
+"""How far something is shown: at all sizes that the kernel supports, at those that are judged and at the ends of the ranges, or
+only where probes went."""
+
+REACHES: tuple[Reach, ...] = ("sampled", "proven at these sizes", "proven for the domain")
+"""From the least to the most."""
+
+
+@dataclass(frozen=True)
+class Certificate(Record):
+    """What is shown of the addresses of a kernel's loads, stores and atomics."""
+
+    bounds: Reach
+    """Every access lies inside its tensor."""
+    races: Reach
+    """No two programs write the same element, or one reads what another writes, without atomics."""
+    outputs: Reach
+    """Every element of every output is written."""
+    launches: int = 0
+    """How many launches were looked at."""
+    seconds: float = 0.0
+    why: str = ""
+    """What kept it from being proven for the domain, first of several reasons."""
+
+    def in_words(self) -> str:
+        """Returns ``bounds and races proven for the domain, outputs sampled``."""
+        parts: dict[str, list[str]] = {}
+        for name in ("bounds", "races", "outputs"):
+            parts.setdefault(getattr(self, name), []).append(name)
+        return ", ".join(f"{' and '.join(names)} {reach}" for reach, names in parts.items())
+
+
 @dataclass(frozen=True)
 class Verdict(Record):
     """What the judge decided about one candidate, with every number behind it."""
@@ -269,6 +303,8 @@ class Verdict(Record):
     """Versions of the rules in force, and of the judge's parts, see ``standing``; empty before rules had versions."""
     fence: str = ""
     """The kernel module with the original in place of what no probe ran, where that is why it is rejected."""
+    addresses: Certificate | None = None
+    """What is shown of the addresses of an accepted kernel; None where nothing was looked at."""
     schema: int = SCHEMA
 
     def unfenced(self) -> Verdict:

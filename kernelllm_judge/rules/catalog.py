@@ -7,7 +7,7 @@ from collections.abc import Collection
 from kernelllm_judge.rules.again import Alignment, FreshAddress, Repeat
 from kernelllm_judge.rules.effects import BuffersUpdated, InputsKept, StateKept, Surroundings
 from kernelllm_judge.rules.gradients import GradientsRule
-from kernelllm_judge.rules.memory import Aliasing, Guards, Memory, MemoryHeld
+from kernelllm_judge.rules.memory import Addresses, Aliasing, Guards, Memory, MemoryHeld
 from kernelllm_judge.rules.outputs import (
     Attributes,
     FixedInputs,
@@ -59,6 +59,7 @@ RULES: tuple[Rule, ...] = (
     Recheck(),
     Clocks(),
     RooflineRule(),
+    Addresses(),
     Speed(),
 )
 """The published rules. Verdicts under other rules do not count; only tests of the judge itself use them."""

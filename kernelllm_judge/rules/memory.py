@@ -38,6 +38,17 @@ class Memory(Rule):
 
 
 @dataclass(frozen=True)
+class Addresses(Rule):
+    """Kernels' addresses are right in all programs; ``addresses`` follows them."""
+
+    name = "addresses"
+    says = (
+        "at every size that is looked at, in all programs of all launches, loads, stores and atomics lie inside their tensors, "
+        "no two programs write one element, and outputs are written whole; as far as addresses do not depend on data"
+    )
+
+
+@dataclass(frozen=True)
 class Guards(Rule):
     """The guard zones around every tensor are intact, in shared buffers and in the worker's own memory."""
 

@@ -266,6 +266,11 @@ class Originals:
         for further in range(1, directions):
             yield calls.perturbation(step, seed + further, torch.device(self.device))
 
+    def built(self, case: Case) -> torch.nn.Module:
+        """Returns a module of a case that is there already, if one is: for its form, not for its weights."""
+        built = self._built.get(case.name)
+        return self._on_cpu(case) if built is None else built
+
     def _on_cpu(self, case: Case) -> torch.nn.Module:
         if case.name not in self._built_on_cpu:
             self._built_on_cpu[case.name] = self.subject.build(case)

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.core.records import Case
 from kernelllm_judge.core.stages import RUNNING, InStage, unwatched
 from kernelllm_judge.findings import OriginalError as OriginalError
 from kernelllm_judge.memory import CallBytes, make_room, release_cache
@@ -109,6 +110,11 @@ class ReferenceOutputs:
     def cuts(self) -> bool:
         """Whether calls were cut, each large one that was tried."""
         return self._large.cuts
+
+    def module(self, case: Case) -> torch.nn.Module:
+        """Returns a module of a case, for its form."""
+        with self._preparing:
+            return self._originals.built(case)
 
     def prepare(self, probe: Probe) -> PreparedProbe:
         """Returns a probe with its inputs and reference outputs, from the cache if it is there.

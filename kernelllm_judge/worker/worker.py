@@ -1,7 +1,7 @@
 """The worker: the process in which one candidate runs. Untrusted once the candidate is loaded.
 
-It handles seven requests on its channel: ``ready``, ``load``, ``state``, ``run``, ``loop``, ``share`` and
-``compile``; and ``construct``, for which no candidate is loaded. It gets inputs and writes outputs; it never gets expected outputs.
+It handles eight requests on its channel: ``ready``, ``load``, ``state``, ``run``, ``loop``, ``share``, ``compile`` and
+``trace``; and ``construct``, for which no candidate is loaded. It gets inputs and writes outputs; it never gets expected outputs.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class Worker:
         self.launches = LaunchRecorder()
         self.coverage = Coverage()
         self.tuning: Any = None
+        self.tracer: Any = None
         self.clock = GpuClock()
         self.waiting: Waiting = contextlib.nullcontext
         """See ``Announcer.waiting``."""
@@ -81,6 +82,7 @@ class Worker:
             "decide": self.decide,
             "compile": self.compile,
             "construct": self.construct,
+            "trace": self.trace,
         }
         while True:
             try:
@@ -243,6 +245,34 @@ class Worker:
                 return {"refused": describe(failure.__cause__, self.directory)}
         return {"kernels": compiled}
 
+    def trace(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Describes what calls of ``forward`` launch, at any sizes: tensors have no memory meanwhile."""
+        if self.tracer is None:
+            from kernelllm_judge.worker.tracing import Tracer
+
+            self.tracer = Tracer()
+        device = torch.device("cuda", 0) if self.block.is_cuda else torch.device("cpu")
+        before = self.block, self.state_tensors, self.instance
+        self.block = torch.empty(0, dtype=torch.uint8, device="meta")
+        runs: list[dict[str, Any]] = []
+        try:
+            for each in request["calls"]:
+                self.state({"allocator": None, "tree": request["tree"]})
+                try:
+                    call, inputs = self._call(each["inputs"])
+                    named = {**inputs, **self.state_tensors}.items()
+                    kept = {k: v for k, v in named if k in inputs or isinstance(v, torch.nn.Parameter)}
+                    sources = {k: v for k, v in kept.items() if isinstance(v, torch.Tensor)}
+                    runs.append(
+                        self.tracer.trace(call, device, each["variant"], sources if request["grad"] else None)
+                    )
+                except Exception as error:  # what needs values, and all else that a candidate raises
+                    runs.append({"error": describe(error, self.directory)})
+        finally:
+            self.block, self.state_tensors, self.instance = before
+        texts, self.tracer.texts = self.tracer.texts, {}
+        return {"runs": runs, "kernels": texts}
+
     def construct(self, request: dict[str, Any]) -> dict[str, Any]:
         """Runs the constructor of a completion, and describes what it makes."""
         from kernelllm_judge.worker.constructing import construct
@@ -327,6 +357,8 @@ class Worker:
             self._write(call.gradients, request["grad"]["buffers"])
 
     def _tensor(self, buffer: dict[str, Any]) -> torch.Tensor:
+        if self.block.is_meta:
+            return torch.empty(buffer["shape"], dtype=getattr(torch, buffer["dtype"]), device="meta")
         tensor = view(self.block, buffer["offset"], buffer["shape"], getattr(torch, buffer["dtype"]))
         return tensor.data  # with a version of its own, not that of the whole block
 

@@ -204,6 +204,7 @@ def _details(target: ReportedTarget) -> str:
         + (f" ({code(candidate.note)})" if candidate.note else ""),
         f"- {passed} of {counted(len(verdict.checks), 'check')} passed on "
         + (", ".join(code(case) for case in verdict.cases[:20]) or "no case"),
+        *([f"- addresses: {verdict.addresses.in_words()}"] if verdict.addresses else []),
         f"- digest of the kernel's program {code(verdict.kernel_hash)}",
         f"- judged under {code(verdict.isolation or 'no isolation')}, policy {code(verdict.environment.policy)}",
         *_timings(verdict),

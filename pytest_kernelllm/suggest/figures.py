@@ -22,6 +22,8 @@ def figures(verdict: Verdict) -> dict[str, str]:
     found = {"verified": _where(verdict)}
     if worst := worst_error(verdict):
         found["error"] = f"{worst.measured:.2g} relative to float64, {worst.allowed:.2g} allowed"
+    if verdict.addresses is not None:
+        found["addresses"] = verdict.addresses.in_words()
     if verdict.speedup is not None:
         number = len({timing.case for timing in verdict.timing})
         both = "forward pass and both passes" if any(t.passes != "forward" for t in verdict.timing) else ""

@@ -176,6 +176,8 @@ def test_an_honest_kernel_is_accepted_with_its_numbers(decide):
     assert any(c.name == "compiles for sm_90" and c.passed for c in verdict.checks)
     assert all(c.passed for c in verdict.checks)
     assert "process group" in verdict.isolation
+    assert verdict.addresses is not None
+    assert verdict.addresses.in_words() == "bounds and races and outputs proven for the domain"
 
 
 @pytest.mark.parametrize(

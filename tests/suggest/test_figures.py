@@ -6,7 +6,7 @@ import pytest
 from judged import accepted, kernel, untimed
 
 from kernelllm_judge.core.kernel_module import digest, unmodified
-from kernelllm_judge.core.records import SIZES_ASKED, Check, Ratio, Target
+from kernelllm_judge.core.records import SIZES_ASKED, Certificate, Check, Ratio, Target
 from pytest_kernelllm.suggest.figures import figures, shipped, without_figures
 from pytest_kernelllm.suggest.gitdiff import git_patch
 
@@ -29,6 +29,16 @@ def test_on_a_gpu_error_and_speedup_are_named_with_what_they_were_measured_on() 
         "# speedup: 1.83x [1.80, 1.86] over eager, 1.20x [1.10, 1.30] over torch.compile, with 95 % intervals",
         "# verify again: pytest --kernelllm-only 'my layers.py::RMSNorm'",
     ]
+
+
+def test_what_is_shown_of_addresses_is_named_with_how_far() -> None:
+    candidate = kernel(TARGET)
+    certificate = Certificate(
+        "proven for the domain", "proven for the domain", "sampled", 2, 0.3, "outputs: why"
+    )
+    verdict = replace(accepted(candidate), addresses=certificate)
+    lines = added(candidate, verdict)
+    assert lines[2] == "# addresses: bounds and races proven for the domain, outputs sampled"
 
 
 def test_without_a_gpu_nothing_is_said_about_speed() -> None:

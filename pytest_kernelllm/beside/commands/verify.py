@@ -131,6 +131,9 @@ def _show(verdict: Verdict) -> None:
     print(f"{verdict.verdict} ({verdict.stage})" + (f": {verdict.reason}" if verdict.reason else "") + mapped)
     if verdict.accepted and verdict.sizes_asked:
         print(f"  {verdict.sizes_asked}")
+    if verdict.addresses:
+        why = f" ({verdict.addresses.why})" if verdict.addresses.why else ""
+        print(f"  addresses: {verdict.addresses.in_words()}{why}")
     for timing in verdict.timing:
         s, compiled = timing.speedup, timing.speedup_compiled
         print(
