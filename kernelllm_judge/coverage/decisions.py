@@ -134,7 +134,9 @@ def recorder(
         if kind == "choice":
             function, *arguments = value
             chosen = function(*arguments)
-            add(number, next(i for i, each in enumerate(arguments) if each is chosen or each == chosen))
+            if function in (min, max):  # and nothing of the module's own by that name
+                same = [i for i, each in enumerate(arguments) if each is chosen or _equal(each, chosen)]
+                add(number, same[0])
             return chosen
         if kind == "condition":
             add(number, bool(value))
@@ -148,6 +150,10 @@ def recorder(
         return value
 
     return record
+
+
+def _equal(first: Any, second: Any) -> bool:
+    return isinstance(first, int | float) and bool(first == second)
 
 
 def fenced(source: str, seen: Mapping[int, Set[Outcome]]) -> str:

@@ -47,7 +47,7 @@ def test_the_gpu_is_let_go_after_each_part_of_a_verdict(monkeypatch):
     allocator = SimpleNamespace(device=SimpleNamespace(type="cuda"))
     judging = Judging(None, allocator, references, Findings({}), random.Random(1))
     rules = [Checks(noted), Checks(noted)]
-    probes = examine._Probes(judging, rules, Timer(), Beside(None, judging.findings))
+    probes = examine._Probes(judging, rules, Timer(), Beside(None, judging.findings), aligned=False)
     probes.check_case(probes.run_all([Probe("default", (), 1)]))
     parts = ["reference outputs", "calls", "checks", "checks", "further calls", "further calls"]
     assert noted == [word for part in parts for word in ("held", part, "let go")]
