@@ -9,12 +9,14 @@ from pathlib import Path
 
 from pytest_kernelllm.commands.common import OK, UNJUDGED, CommandError
 from pytest_kernelllm.commands.project import ProjectContext, project_here
+from pytest_kernelllm.commands.targets import NAMES, named_targets
 from pytest_kernelllm.core.words import say
+from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.suggest.edit import EditError
 from pytest_kernelllm.suggest.files import PatchError
 from pytest_kernelllm.suggest.offers import Offer, adoption, known_targets, offers
-from pytest_kernelllm.suggest.patch import COMBINED, apply, combined, suggestion
+from pytest_kernelllm.suggest.patch import COMBINED, apply, combined, patch_name, suggestion
 from pytest_kernelllm.suggest.style import Style
 
 HELP = "Apply suggested patches to the working tree."
@@ -22,9 +24,7 @@ HELP = "Apply suggested patches to the working tree."
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
-    parser.add_argument(
-        "names", nargs="*", help="patches by name, as in the run's table, or files (default: all)"
-    )
+    parser.add_argument("names", nargs="*", help=f"patches: files, or targets as {NAMES} (default: all)")
     parser.add_argument(
         "-i", "--interactive", action="store_true", help="show each change with its measurements, and ask"
     )
@@ -55,13 +55,31 @@ def _paths(root: Path, store: Store, names: Sequence[str]) -> list[Path]:
         if not every:
             raise CommandError(f"There are no patches in {folder}; run `pytest --kernelllm` first.")
         return every
-    paths = []
+    paths: list[Path] = []
     for name in names:
-        path = Path(name) if Path(name).is_file() else folder / f"{name.removesuffix('.patch')}.patch"
-        if not path.is_file():
-            raise CommandError(f"There is no patch {name} in {folder}.")
-        paths.append(path)
-    return paths
+        patch = folder / f"{name.removesuffix('.patch')}.patch"
+        if name and patch.is_file():
+            paths.append(patch)
+        elif Path(name).is_file() and not name.endswith(".py"):
+            paths.append(Path(name))
+        else:
+            paths += _of_target(root, folder, name)
+    return list(dict.fromkeys(paths))
+
+
+def _of_target(root: Path, folder: Path, name: str) -> list[Path]:
+    """Returns the patches of the targets that a name means."""
+    file = Path(name.partition("::")[0])
+    targets = scan([root, *([file.absolute()] if file.is_file() else [])], root).targets
+    found = {
+        target: folder / f"{patch_name([target.id])}.patch" for target in named_targets(name, targets, root)
+    }
+    if not any(patch.is_file() for patch in found.values()):
+        raise CommandError(
+            f"There is no patch for {', '.join(target.id for target in found)} in {folder}; "
+            "run `pytest --kernelllm` first."
+        )
+    return [patch for patch in found.values() if patch.is_file()]
 
 
 def _apply_all(project: ProjectContext, found: Sequence[Offer]) -> int:

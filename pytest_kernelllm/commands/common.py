@@ -1,4 +1,4 @@
-"""Shared by the subcommands: exit codes, options that are settings, and the lookup of a target by name."""
+"""Shared by the subcommands: exit codes, and options that are settings."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from kernelllm_judge.core.records import Target
-from kernelllm_judge.pair_files import PairError, find_reference
 from pytest_kernelllm.config.options import add_options
 from pytest_kernelllm.config.settings import GENERATORS, JUDGING, LANGUAGE_MODEL, Settings, load_settings
 
@@ -45,15 +43,3 @@ def settings_of(options: argparse.Namespace) -> Settings:
     names = {field.name for field in fields(Settings)} - {"paths", "store"}
     given: dict[str, Any] = {name: value for name, value in vars(options).items() if name in names}
     return load_settings(Path.cwd(), given)
-
-
-def find_target(reference: str) -> Target:
-    """Returns the target that ``file.py::Class`` names, or the only one of ``file.py``.
-
-    Raises:
-        CommandError: there is no such file, or no such target in it.
-    """
-    try:
-        return find_reference(reference, Path.cwd())
-    except PairError as error:
-        raise CommandError(str(error)) from None

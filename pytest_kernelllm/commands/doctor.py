@@ -16,7 +16,8 @@ from kernelllm_judge.environment import find_environment, find_gpu
 from kernelllm_judge.isolation.isolation import IsolationError
 from kernelllm_judge.target.errors import TargetError, in_one_line
 from kernelllm_runtime.source.resolve import ProjectSources
-from pytest_kernelllm.commands.common import OK, REJECTED, find_target, settings_of
+from pytest_kernelllm.commands.common import OK, REJECTED, settings_of
+from pytest_kernelllm.commands.targets import find_target
 from pytest_kernelllm.core.applies import applies, difference, interpreting
 from pytest_kernelllm.core.words import counted, say
 from pytest_kernelllm.discover.adoption import adopted_file, adoption_state, why_missing

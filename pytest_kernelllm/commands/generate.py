@@ -14,9 +14,9 @@ from pytest_kernelllm.commands.common import (
     CommandError,
     add_generator_options,
     add_judge_options,
-    find_target,
     settings_of,
 )
+from pytest_kernelllm.commands.targets import NAMES, find_target
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.words import say
 from pytest_kernelllm.generate.protocol import GenerateError
@@ -27,7 +27,7 @@ HELP = "Generate candidates for one target and print them."
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
-    parser.add_argument("target", help="file.py::Class")
+    parser.add_argument("target", help=NAMES)
     parser.add_argument("-k", "--samples", type=int, metavar="K", help="how many candidates (default 4)")
     parser.add_argument(
         "--raw", action="store_true", help="print the raw completions instead of kernel modules"

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kernelllm_judge.core.records import Target
-from kernelllm_runtime.source.resolve import label
 from pytest_kernelllm.commands.common import OK, CommandError
 from pytest_kernelllm.commands.project import project_here
+from pytest_kernelllm.commands.targets import NAMES, named_targets
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.suggest.edit import EditError
 from pytest_kernelllm.suggest.files import PatchError
@@ -21,7 +21,7 @@ HELP = "Remove adopted kernels again."
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
-    parser.add_argument("names", nargs="*", metavar="FILE.py::Class", help="adopted targets")
+    parser.add_argument("names", nargs="*", metavar="TARGET", help=f"adopted targets: {NAMES}")
     parser.add_argument("--all", action="store_true", help="every adopted target of the project")
     parser.add_argument("--force", action="store_true", help="also delete kernels that were edited by hand")
 
@@ -61,10 +61,6 @@ def _chosen(root: Path, options: argparse.Namespace, adopted: Sequence[Target]) 
         raise CommandError(f"Adopted are {known}; name what to revert, or use --all.")
     chosen = []
     for name in options.names:
-        file, _, class_name = name.partition("::")
-        path = label(Path(file).absolute(), root)
-        found = [t for t in adopted if t.path == path and class_name in ("", t.name)]
-        if not found:
-            raise CommandError(f"{name} is not adopted; adopted are {known}.")
+        found = named_targets(name, adopted, root, "adopted target")
         chosen += [target for target in found if target not in chosen]
     return chosen

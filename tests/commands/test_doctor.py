@@ -193,7 +193,7 @@ def test_a_class_that_cannot_be_built_is_one_sentence(project) -> None:
 @pytest.mark.parametrize(
     ("argument", "wanted"),
     [
-        ("nothing.py::Scale", "There is no file nothing.py."),
+        ("nothing.py::Scale", "There is no file nothing.py; the nearest are layers.py::Scale."),
         ("layers.py::Nope", "layers.py has no target Nope; its targets: Scale."),
     ],
 )

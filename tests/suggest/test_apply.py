@@ -86,7 +86,7 @@ def test_a_target_that_is_gone_and_a_patch_that_is_none(
     assert main(["apply", "Third"]) == 2
     first, second = capsys.readouterr().err.splitlines()
     assert first == "kernelllm: pkg/layers.py::First is gone; run pytest --kernelllm for what is there now."
-    assert second.startswith("kernelllm: There is no patch Third in ")
+    assert second == "kernelllm: There is no target 'Third'; nothing is marked here."
 
 
 def test_without_patches_and_without_a_terminal(

@@ -60,7 +60,7 @@ def test_without_names_it_says_what_is_adopted(root: Path, capsys: pytest.Captur
     assert snapshot(root) == whole
     assert capsys.readouterr().err.splitlines() == [
         f"kernelllm: Adopted are {FIRST}, {SECOND}; name what to revert, or use --all.",
-        f"kernelllm: pkg/layers.py::Third is not adopted; adopted are {FIRST}, {SECOND}.",
+        f"kernelllm: There is no adopted target 'pkg/layers.py::Third'; the nearest are {FIRST}, {SECOND}.",
         "kernelllm: Name targets or use --all, not both.",
     ]
     main(["revert", "--all"])

@@ -14,9 +14,9 @@ from pytest_kernelllm.commands.common import (
     REJECTED,
     CommandError,
     add_judge_options,
-    find_target,
     settings_of,
 )
+from pytest_kernelllm.commands.targets import find_target
 from pytest_kernelllm.core.words import say
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.store import Store
@@ -149,11 +149,8 @@ def _check(folder: Path) -> int:
 
 
 def _targets(named: list[str]) -> list[Target]:
-    one_by_one = [find_target(name) for name in named if "::" in name]
-    paths = [Path(name) for name in named if "::" not in name]
-    for path in paths:
-        if not path.exists():
-            raise CommandError(f"There is no {path}.")
+    paths = [Path(name) for name in named if name and Path(name).exists()]
+    one_by_one = [find_target(name) for name in named if Path(name) not in paths]
     if paths or not named:
         one_by_one += scan(paths or [Path()], Path.cwd()).targets
     return list({target.id: target for target in one_by_one}.values())
