@@ -54,7 +54,9 @@ class Change:
 CHANGES: tuple[Change, ...] = (
     Change("stress", 2, "stricter", "all values are run where outputs depend on single elements"),
     Change("interpreter", 2, "looser", "its own errors are no rejections, and integers wrap", where="cpu"),
-    Change("static check", 2, "looser", "arithmetic of `operator`, `itertools`, `numbers` and tensor descriptors"),
+    Change(
+        "static check", 2, "looser", "arithmetic of `operator`, `itertools`, `numbers` and tensor descriptors"
+    ),
     Change("nonfinite", 2, "looser", "infinities that only PyTorch's shortcut loses"),
     Change("alignment", 2, "looser", "what needs aligned tensors is judged for these"),
 )
