@@ -211,8 +211,8 @@ def ways(every: Every, value: torch.Tensor, name: str, free: bool) -> list[Way]:
 
     def inside(tensor: torch.Tensor, seed: int, span: Spanning) -> torch.Tensor:
         low, high = span.ends
-        ends = (_magnitude(end, value.dtype) for end in (max(low, 0.0), max(-low, high)))
-        return _fill(tensor, every, seed, *ends, 1 + (low < 0))
+        least, most = _magnitude(max(low, 0.0), value.dtype), _magnitude(max(-low, high), value.dtype)
+        return _fill(tensor, every, seed, least, most, 1 + (low < 0))
 
     if free:
         return [within(finite if every.finite else everything, 2)]

@@ -134,10 +134,12 @@ def vary(
             changes = _named(value, numbers, seed, _with_other(accepts, varied, name, [*found, name]))
         else:
             span = spans.get(name)
-            if every := exhaust.read_kind(kind):
-                ways = exhaust.ways(every, value, name, real_valued(value))
-            else:
-                ways = _ways(value, kind, name in fixed, None if span is None else span.device)
+            every = exhaust.read_kind(kind)
+            ways: Sequence[Way] = (
+                exhaust.ways(every, value, name, real_valued(value))
+                if every
+                else _ways(value, kind, name in fixed, None if span is None else span.device)
+            )
             changes = (Change(way, own, span) for way in ways)
         for change in changes:
             other = apply(change, value)
