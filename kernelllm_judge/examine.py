@@ -6,8 +6,10 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from kernelllm_judge import directing
 from kernelllm_judge.beside import Beside
 from kernelllm_judge.core.records import Check
+from kernelllm_judge.directing import Search
 from kernelllm_judge.findings import WAITING
 from kernelllm_judge.plans import Plan
 from kernelllm_judge.rules.rule import CaseRun, Rule
@@ -73,6 +75,38 @@ def examine(judging: Judging, plan: Plan, rules: Sequence[Rule], timer: Timer, b
     check = Check("discriminating inputs", counts, indistinct[-1] if indistinct else None, None, detail)
     judging.findings.checks.append(check)
     return counts
+
+
+def examine_sites(
+    judging: Judging,
+    source: str,
+    plans: Sequence[Plan],
+    rules: Sequence[Rule],
+    timer: Timer,
+    beside: Beside,
+    *,
+    nonfinite: bool,
+) -> None:
+    """Requires that every decision of a candidate's kernels was seen either way, and seeks probes that show others.
+
+    Raises:
+        Decision: one was not, or the candidate broke a rule.
+        OriginalError: the original fails at a probe.
+        WorkerDied: the worker process ended.
+    """
+    if directing.RULE not in judging.findings.rules:
+        return
+    left = judging.findings.sites.open(nonfinite=nonfinite)
+    for plan in plans if left else ():
+        search = Search(plan, judging.findings.sites, nonfinite)
+        probes = _Probes(judging, rules, timer, beside)
+        for probe in search.probes():
+            if probes.run_all([probe]) is not None:
+                search.ran.append(probe)
+        left = search.left()
+        if not left:
+            return
+    directing.refuse(source, left, judging.findings)
 
 
 @dataclass(frozen=True)

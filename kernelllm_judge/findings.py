@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import torch
 
 from kernelllm_judge.core.records import Check, Stage, Status, Timing
+from kernelllm_judge.coverage.device import Sites
 
 WAITING = "waiting for the GPU"
 """The part in which others hold it."""
@@ -113,6 +114,8 @@ class Findings:
     """Names of the cases with a discriminating probe."""
     durations: Durations = field(default_factory=Durations)
     """What the judging took."""
+    sites: Sites = field(default_factory=Sites)
+    """How its kernels' decisions fell in calls that were compared, in Triton's interpreter."""
     undecided: str = ""
     """Why a candidate that breaks no rule is not accepted either; the first reason of several."""
 

@@ -25,7 +25,7 @@ from kernelllm_judge.core.records import (
     Verdict,
 )
 from kernelllm_judge.core.stages import InStage, unwatched
-from kernelllm_judge.examine import examine
+from kernelllm_judge.examine import examine, examine_sites
 from kernelllm_judge.findings import Decision, Findings, Outcome, OutOfMemory, outcome_of
 from kernelllm_judge.isolation.isolation import Isolation, probe_isolation
 from kernelllm_judge.launching import ServerFailed
@@ -286,6 +286,15 @@ class Judge:
                 raise Decision("inconclusive", "correctness", check.detail)
             if findings.undecided:
                 raise Decision("inconclusive", "correctness", findings.undecided)
+            examine_sites(
+                judging,
+                candidate.source,
+                plans,
+                self.rules,
+                self._timer,
+                beside,
+                nonfinite=criteria.nonfinite,
+            )
             if timed:
                 counted = [plan for plan in plans if plan.case.name in findings.cases]
                 short = {

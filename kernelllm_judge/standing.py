@@ -51,7 +51,7 @@ class Change:
     """Whose verdicts it concerns: those of Triton's interpreter (``cpu``), those of a GPU, or both."""
 
 
-CHANGES: tuple[Change, ...] = ()
+CHANGES: tuple[Change, ...] = (Change("decisions", 1, "stricter", "what no probe ran does not ship"),)
 """All changes since ``FIRST_POLICY``, the oldest first. Whoever changes what a rule accepts adds a line, and nobody alters one."""
 
 

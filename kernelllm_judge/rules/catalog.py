@@ -10,6 +10,7 @@ from kernelllm_judge.rules.gradients import GradientsRule
 from kernelllm_judge.rules.memory import Aliasing, Guards, Memory, MemoryHeld
 from kernelllm_judge.rules.outputs import (
     Attributes,
+    Decisions,
     FixedInputs,
     IntegerInputs,
     NearDuplicate,
@@ -55,6 +56,7 @@ RULES: tuple[Rule, ...] = (
     Decoy(),
     Alignment(),
     Surroundings(),
+    Decisions(),
     DeviceTime(),
     Recheck(),
     Clocks(),

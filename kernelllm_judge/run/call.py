@@ -188,6 +188,9 @@ def call(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, how: str
     hand_over(judging, prepared)
     descriptions = [description for _, description in uploaded.outputs]
     probe = prepared.probe
+    recorded = "decisions" in judging.findings.rules and not judging.on_gpu and how != "no kernels"
+    if recorded:
+        fields["sites"] = True
     if how == "sanitized":
         fields["all_configurations"] = probe.rule in TUNED
     try:
@@ -208,6 +211,11 @@ def call(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, how: str
         sentence = f"{str(fault)[:600]}, at {probe.describe()}"
         judging.findings.require("memory", "memory accesses", fault is None, sentence)
     refuse_failure(judging, reply, prepared, f"at {probe.describe()}")
+    if recorded:
+        try:
+            judging.findings.sites.see(reply.get("sites"), probe)
+        except ValueError as invalid:
+            raise WorkerDied("its reply to `run` is not a valid report") from invalid
     return reply
 
 

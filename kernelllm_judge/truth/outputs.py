@@ -270,7 +270,7 @@ class ReferenceOutputs:
         def again() -> Expected:
             return self._truth.expected(structure, original, modules, arguments, probe, closely=True)[0]
 
-        jump = probe.rule == "stress" and any(map(is_half, original))
+        jump = probe.stressed and any(map(is_half, original))
         large = bytes_of(tensors_of_call(modules.perturbed, arguments, original)) > SMALL
         small = partial(self._closely, probe) if jump else None
         return PreparedProbe(

@@ -72,7 +72,7 @@ class Runs:
             policy,
             elements=elements,
             terms=otherwise.terms,
-            free=probe.rule == "stress",
+            free=probe.stressed,
             note=note.removeprefix("; "),
             others=[*(self.others if nearby else []), *otherwise.others],
             jumping=self.jumping if nearby else (),

@@ -108,13 +108,13 @@ class Truth:
             directions = 1
         nearby = self._nearby(modules, arguments, probe.seed, directions) if every and enough_memory else []
         few = [any(t.numel() <= FEW and t.is_floating_point() for t in leaves) for _, leaves in groups]
-        equal = bool(EQUAL & {probe.stress, *probe.stripes})
+        equal = bool(EQUAL & {probe.stress, *probe.stripes}) or probe.directed is not None
         most = TRIES if any(few) and _elements(arguments) <= SMALL else times
         others = (
             list(self._elsewhere(modules, arguments, probe, most)) if nearby and (equal or any(few)) else []
         )
         otherwise = list(self._otherwise(modules, arguments, probe, tf32)) if every else []
-        jump = closely and nearby and probe.rule == "stress" and _elements(arguments) <= MODERATE
+        jump = closely and nearby and probe.stressed and _elements(arguments) <= MODERATE
         jumping = list(self._jumping(modules, arguments, probe, original, every)) if jump and every else []
         runs = Runs(every, nearby, others, otherwise, jumping).giving(len(original))
         elements, expected, start = int(share * _elements(arguments)), [], 0
@@ -134,7 +134,7 @@ class Truth:
         for number, (bounds, exact) in enumerate(zip(expected.bounds, expected.exact, strict=True), first):
             if isinstance(bounds, ErrorBounds):
                 usual = self._sizes.get((probe.case, number)) or usual_size(bounds)
-                if usual and not (probe.stress or probe.stripes):
+                if usual and not (probe.stress or probe.stripes or probe.directed):
                     self._sizes.setdefault((probe.case, number), usual)
                 dtype = expected.original[number - first].dtype
                 bounds = with_unresolved_rows(bounds, exact, dtype, usual or 1.0, self._policy)
@@ -158,7 +158,7 @@ class Truth:
         exact, _ = self._exact(modules, arguments, original)
         if exact is None or forms_of(exact) != forms_of(original):
             return None
-        elements, free = int(share * _elements(arguments)), probe.rule == "stress"
+        elements, free = int(share * _elements(arguments)), probe.stressed
         expected = numerics.expect(structure, original, exact, [], self._policy, elements=elements, free=free)
         return None if any(isinstance(b, ErrorBounds) and b.steps for b in expected.bounds) else expected
 

@@ -56,6 +56,8 @@ class Worker:
         """What the candidate asked for and only the target has, in words."""
         self.launches = LaunchRecorder()
         self.tuning: Any = None
+        self.sites: Any = None
+        """What the candidate's kernels have decided so far, see ``sites``."""
         self.clock = GpuClock()
         self.waiting: Waiting = contextlib.nullcontext
         """See ``Announcer.waiting``."""
@@ -145,6 +147,7 @@ class Worker:
                 self.launches.watched(watch),
                 self._condition(request["how"], inputs),
                 self._sanitized(request, inputs, report),
+                self._recorded(request, report),
             ):
                 outputs = call()
             report |= {"operations": dict(watch.elements), "broken": watch.broken_guards()}
@@ -239,6 +242,19 @@ class Worker:
 
             return last_program_first()
         return contextlib.nullcontext()
+
+    @contextlib.contextmanager
+    def _recorded(self, request: dict[str, Any], report: dict[str, Any]) -> Iterator[None]:
+        """A context that adds what kernels decided to ``report``, if the request asks for it."""
+        if not request.get("sites"):
+            yield
+            return
+        from kernelllm_judge.worker.sites import Sites
+
+        self.sites = self.sites or Sites(str(self.directory / "kernel_module.py"))
+        with self.sites.recording():
+            yield
+        report["sites"] = self.sites.report()
 
     @contextlib.contextmanager
     def _sanitized(
