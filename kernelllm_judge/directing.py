@@ -13,9 +13,11 @@ from itertools import zip_longest
 
 from kernelllm_judge.core.records import TensorSpec
 from kernelllm_judge.coverage.device import Site, Sites
-from kernelllm_judge.findings import Decision, Findings
+from kernelllm_judge.findings import Decision
 from kernelllm_judge.plans import Plan
 from kernelllm_judge.rules.rule import seed_of
+from kernelllm_judge.run.call import Judging, call, upload
+from kernelllm_judge.run.right_before import same_bytes
 from kernelllm_judge.truth.directed import Direction
 from kernelllm_judge.truth.probes import Probe, elements
 
@@ -26,20 +28,23 @@ MOST_RUNS = 20
 MOST_TRIES = 48
 """…and that are tried with the original before."""
 
+UNFORCED = frozenset({"cast", "step"})
+"""Kinds of decisions whose outcome cannot be forced."""
+
 BEYOND = 1.5
 """How far across a threshold an operand is taken, as a factor."""
 
 COMMON = (
-    Direction("negative share"),
     Direction("equal"),
-    Direction("rows =", 0.0),
-    Direction("values =", 0.0),
+    Direction("negative share"),
     Direction("one ×", 1e4),
     Direction("rows ×", -1e6),
     Direction("values ×", 1e6),
     Direction("values ×", 1e3, weights=True),
-    Direction("values =", 0.0, weights=True),
     Direction("rows +", -1e3),
+    Direction("values =", 0.0, weights=True),
+    Direction("rows =", 0.0),
+    Direction("values =", 0.0),
 )
 """What is tried wherever nothing nearer is known."""
 
@@ -69,7 +74,13 @@ class Search:
         return [site for site in self.sites.open(nonfinite=self.nonfinite) if not self._refused(site)]
 
     def _refused(self, site: Site) -> bool:
-        ways = set(self._of(site)) if site.whole else set()
+        """Whether all values that lead to the other outcome were refused; of a conjunction, all that lead to its parts' others."""
+        if not site.whole:
+            return False
+        basic = [
+            other for other in self.sites.open(nonfinite=self.nonfinite) if other.whole and not other.rank
+        ]
+        ways = {way for other in ([site] if not site.rank else basic) for way in self._of(other)}
         beyond = [probe for probe in self.tried if probe.directed in ways]
         return bool(beyond) and not any(probe in self.ran for probe in beyond)
 
@@ -100,7 +111,7 @@ class Search:
             for name, (low, high) in self.plan.ranges.items():
                 near = [sizes[name] + (b - a), sizes[name] - (b - a)] + ([sizes[name] * b / a] if a else [])
                 for number in (round(value) + step for value in near for step in (0, 1, -1)):
-                    other = {**sizes, name: number}
+                    other = {**self.plan.small, name: number}
                     if low <= number <= high and elements(self.plan.case.domain, other) <= self.plan.most:
                         yield other
 
@@ -109,7 +120,7 @@ class Search:
         pairs = site.pairs or self.sites.beside(site)
         plain = [pair for pair in pairs if pair[0].directed is None] or pairs
         nearest = sorted(plain, key=lambda pair: abs(pair[1] - pair[2]))[:1]
-        for _, a, b in nearest:
+        for _, a, b in () if site.decided and not site.whole else nearest:
             yield from _across(site, a, b, self._floats())
         if site.whole:
             return
@@ -125,11 +136,14 @@ class Search:
 
 def _across(site: Site, a: float, b: float, inputs: Sequence[str]) -> Iterator[Direction]:
     """Yields directions in which ``a`` may come across ``b``, or ``b`` across ``a`` where that is the constant."""
-    if site.threshold is not None and site.threshold == a:
+    swapped = site.threshold is not None and site.threshold == a
+    if swapped:
         a, b = b, a
     if site.whole:
-        yield from (Direction("values =", value) for value in (b, b + 1, b - 1, 2 * b - a))
-        yield Direction("values =", b + 1, "integers", weights=True)
+        step = 1 if site.upwards != swapped else -1
+        values = (b,) if site.kind in ("==", "!=") else (b + step, b + 100 * step, 2 * b - a + step)
+        yield from (Direction("values =", value) for value in values)
+        yield Direction("values =", values[0], "integers", weights=True)
         return
     equality = site.kind in ("==", "!=")
     if equality:
@@ -160,7 +174,37 @@ def _rounded(number: float) -> float:
     return float(f"{number:.4g}") if math.isfinite(number) else 0.0
 
 
-def refuse(source: str, left: Sequence[Site], findings: Findings) -> None:
+def doubt(judging: Judging, sites: Sites) -> None:
+    """Opens again what fell otherwise where it made no difference: there, the call gives the same with the other outcome."""
+    for site in sites.doubtful():
+        assert site.late is not None
+        if site.kind in UNFORCED or any(_differs(judging, probe, site) for probe in site.shown):
+            site.late = None
+        else:
+            site.yes, site.no = site.yes and not site.late, site.no and site.late
+        site.shown.clear()
+
+
+def _differs(judging: Judging, probe: Probe, site: Site) -> bool:
+    """Whether a call gives other outputs where a decision falls for all elements as it does at other probes."""
+    prepared = judging.references.prepare(probe)
+    uploaded = upload(judging, prepared)
+    call(judging, uploaded, prepared, judging.first_run)
+    before = [buffer.clone() for buffer, _ in uploaded.outputs]
+    uploaded = upload(judging, prepared)
+    reply = judging.worker.request(
+        "run",
+        inputs=uploaded.arguments,
+        outputs=[description for _, description in uploaded.outputs],
+        how="sanitized",  # it may access what it must not
+        all_configurations=False,
+        sites={"forced": {"site": site.name, "outcome": not site.late}},
+    )
+    failed = "error" in reply or reply.get("fault") is not None or not reply.get("forced")
+    return failed or not all(map(same_bytes, before, (buffer for buffer, _ in uploaded.outputs)))
+
+
+def refuse(source: str, left: Sequence[Site]) -> None:
     """Ends the judging where decisions were seen one way only.
 
     Raises:

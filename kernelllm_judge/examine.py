@@ -96,17 +96,24 @@ def examine_sites(
     """
     if directing.RULE not in judging.findings.rules:
         return
-    left = judging.findings.sites.open(nonfinite=nonfinite)
-    for plan in plans if left else ():
-        search = Search(plan, judging.findings.sites, nonfinite)
-        probes = _Probes(judging, rules, timer, beside)
-        for probe in search.probes():
-            if probes.run_all([probe]) is not None:
-                search.ran.append(probe)
-        left = search.left()
-        if not left:
-            return
-    directing.refuse(source, left, judging.findings)
+    findings, probes = judging.findings, _Probes(judging, rules, timer, beside)
+    if judging.on_gpu:
+        beside.wait()
+    for plan in plans:
+        for found in findings.directed if judging.on_gpu else ():
+            if found.case == plan.case.name:
+                sizes = (plan.main[0].sizes, tuple(plan.small.items())) if found.directed else (found.sizes,)
+                probes.run_all(replace(found, sizes=each) for each in dict.fromkeys(sizes))
+        if not judging.on_gpu:
+            directing.doubt(judging, findings.sites)
+        if not judging.on_gpu and findings.sites.open(nonfinite=nonfinite):
+            search = Search(plan, findings.sites, nonfinite)
+            for probe in search.probes():
+                if probes.run_all([probe]) is not None:
+                    search.ran.append(probe)
+                    directing.doubt(judging, findings.sites)
+            findings.left = search.left()
+    directing.refuse(source, findings.left)
 
 
 @dataclass(frozen=True)

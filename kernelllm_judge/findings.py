@@ -8,11 +8,12 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
 from kernelllm_judge.core.records import Check, Stage, Status, Timing
-from kernelllm_judge.coverage.device import Sites
+from kernelllm_judge.coverage.device import Site, Sites
 
 WAITING = "waiting for the GPU"
 """The part in which others hold it."""
@@ -116,6 +117,10 @@ class Findings:
     """What the judging took."""
     sites: Sites = field(default_factory=Sites)
     """How its kernels' decisions fell in calls that were compared, in Triton's interpreter."""
+    directed: list[Any] = field(default_factory=list)
+    """Where the candidate runs on a GPU: probes at which they fell as at no others in the interpreter, to be run there."""
+    left: list[Site] = field(default_factory=list)
+    """Decisions of which one outcome was not seen at any probe."""
     undecided: str = ""
     """Why a candidate that breaks no rule is not accepted either; the first reason of several."""
 

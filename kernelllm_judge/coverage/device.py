@@ -10,10 +10,12 @@ from typing import Any
 MOST_SITES = 512
 """Sites in a report…"""
 MOST_PAIRS = 256
-"""…and pairs of operands that are kept of each."""
+"""…and pairs of operands that are kept of each…"""
+MOST_SHOWN = 4
+"""…and probes at which it fell otherwise."""
 
 KINDS: Mapping[str, int] = {
-    **dict.fromkeys(("==", "!=", "<", "<=", ">", ">=", "max", "min", "low", "high", "cast"), 0),
+    **dict.fromkeys(("==", "!=", "<", "<=", ">", ">=", "max", "min", "low", "high", "cast", "step"), 0),
     **dict.fromkeys(("and", "or", "xor"), 1),
     **dict.fromkeys(("where", "if"), 2),
 }
@@ -31,6 +33,8 @@ NEVER: Mapping[tuple[str, bool], str] = {
     ("low", False): "always met its lower bound",
     ("high", False): "always met its upper bound",
     ("cast", True): "was never given a value that it loses",
+    ("step", True): "never gave anything but 0",
+    ("step", False): "never gave 0",
     ("where", True): "never took its first choice",
     ("where", False): "never took its second choice",
 }
@@ -44,6 +48,8 @@ Place = tuple[int, int, int]
 class Site:
     """One decision in a kernel, and what was seen of it."""
 
+    name: list[Any]
+    """What identifies it to the worker."""
     places: tuple[Place, ...]
     """The innermost first."""
     kind: str
@@ -53,11 +59,17 @@ class Site:
     """Whether it depends on scalar arguments alone."""
     whole: bool
     """Whether it depends on integers alone, of what is loaded."""
+    decided: bool
+    """Whether what it compares is the result of other decisions, such as a count."""
     threshold: float | None
     yes: bool = False
     no: bool = False
     pairs: list[tuple[Any, float, float]] = field(default_factory=list)
     """Operands that lay near each other, with the probe at which they did."""
+    late: bool | None = None
+    """The outcome that the first calls did not have; None where they had either."""
+    shown: list[Any] = field(default_factory=list)
+    """Probes at which it was had, as long as it is not known that it made a difference there."""
 
     @property
     def rank(self) -> int:
@@ -86,6 +98,11 @@ class Site:
             return self.no and not self.yes
         return self.yes != self.no
 
+    @property
+    def upwards(self) -> bool:
+        """Whether the outcome that was not seen takes a larger first operand."""
+        return (self.kind in (">", ">=", "max", "min", "high", "cast")) != self.yes
+
     def describe(self, source: str) -> str:
         """Says what was not seen: ``line 14: `x > 1e9` was never true``."""
         line, start, end = self.places[0]
@@ -104,8 +121,13 @@ class Sites:
         """Nothing is seen yet."""
         self._found: dict[tuple[Any, ...], Site] = {}
 
-    def see(self, reported: Any, probe: Any) -> None:
-        """Adds what a worker reports of all calls up to this one.
+    def see(self, reported: Any, probe: Any, *, plain: bool = True) -> None:
+        """Adds what a worker reports of a call.
+
+        Args:
+            reported: the report.
+            probe: where the call was made.
+            plain: whether either outcome counts at such a probe, also if it makes no difference there.
 
         Raises:
             ValueError: it is no valid report.
@@ -115,10 +137,21 @@ class Sites:
         for each in reported:
             site, key = _read(each)
             known = self._found.setdefault(key, site)
+            if known is site:
+                known.late = not site.yes if site.open else None
+            elif known.late is not None and (site.yes if known.late else site.no):
+                if plain:
+                    known.late = None
+                elif len(known.shown) < MOST_SHOWN:
+                    known.shown.append(probe)
             known.yes, known.no = known.yes or site.yes, known.no or site.no
             near = each["near"]
             if near is not None and len(known.pairs) < MOST_PAIRS:
                 known.pairs.append((probe, *near))
+
+    def doubtful(self) -> list[Site]:
+        """Returns the sites of which one outcome was had where it may have made no difference."""
+        return [s for s in self._found.values() if s.shown and s.late is not None and not s.given]
 
     def open(self, *, nonfinite: bool) -> list[Site]:
         """Returns the sites of which one outcome was not seen; of those in one line only those of the lowest rank."""
@@ -137,17 +170,18 @@ class Sites:
         if site.itself and not nonfinite:
             return True
         if site.given:
-            return site.constant or site.rank > 0
+            return site.constant
         return False
 
 
 def _read(each: Any) -> tuple[Site, tuple[Any, ...]]:
-    if not isinstance(each, dict) or not isinstance(each.get("kernel"), str):
+    name = each.get("site") if isinstance(each, dict) else None
+    if not isinstance(name, list) or len(name) != 4 or not isinstance(name[0], str):
         raise ValueError("no site")
-    kind, near, threshold, places = (each.get(key) for key in ("kind", "near", "threshold", "places"))
-    flags = [each.get(key) for key in ("given", "whole", "yes", "no")]
-    name = kind.removesuffix(_ITSELF) if isinstance(kind, str) else ""
-    if name not in KINDS or not all(isinstance(flag, bool) for flag in flags):
+    kernel, places, kind, threshold = name
+    near, flags = each.get("near"), [each.get(key) for key in ("given", "whole", "decided", "yes", "no")]
+    own = kind.removesuffix(_ITSELF) if isinstance(kind, str) else ""
+    if own not in KINDS or not all(isinstance(flag, bool) for flag in flags):
         raise ValueError("no decision")
     if not isinstance(places, list) or not 0 < len(places) <= 8 or not all(map(_is_place, places)):
         raise ValueError("no places")
@@ -156,9 +190,9 @@ def _read(each: Any) -> tuple[Site, tuple[Any, ...]]:
     if threshold is not None and not _is_number(threshold):
         raise ValueError("no threshold")
     where = tuple((line, start, end) for line, start, end in places)
-    given, whole, yes, no = flags
-    site = Site(where, name, name != kind, given, whole, threshold, yes, no)
-    return site, (each["kernel"], where, kind, threshold)
+    given, whole, decided, yes, no = flags
+    site = Site(name, where, own, own != kind, given, whole, decided, threshold, yes, no)
+    return site, (kernel, where, kind, threshold)
 
 
 def _is_place(place: Any) -> bool:

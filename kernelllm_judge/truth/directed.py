@@ -84,12 +84,12 @@ def direct(
     """Returns the changes of inputs that the original accepts together, by the inputs' names."""
     found: dict[str, Change] = {}
     varied = dict(arguments)
-    for name, value in arguments.items():
+    for number, (name, value) in enumerate(arguments.items()):
         if not isinstance(value, torch.Tensor) or not value.numel() or direction.only not in ("", name):
             continue
         if not (value.is_floating_point() or (value.dtype in WHOLE and direction.way == "values =")):
             continue
-        change = Change(_way(direction, value, arguments), seed)
+        change = Change(_way(direction, value, arguments), seed + number)
         trial = {**varied, name: apply(change, value)}
         if not torch.equal(trial[name], value) and accepts(trial, [*found, name]):
             found[name], varied = change, trial

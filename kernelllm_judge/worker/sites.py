@@ -21,6 +21,7 @@ import triton.language as tl
 from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
+from kernelllm_judge.worker import language
 from kernelllm_judge.worker.gpu_semantics import float32
 
 NUMBERS, WHOLE, TRUTHS = 1, 2, 4
@@ -38,6 +39,9 @@ MOST_THRESHOLDS = 8
 
 LOOKS = 8
 """How often in a call an operand's distance from its threshold is measured, at one site."""
+
+MOST_FORCED = 1 << 18
+"""How often a decision is forced in a call."""
 
 MOST_SITES = 512
 """Sites that are recorded."""
@@ -107,15 +111,18 @@ class Site:
             )
             self.near = float(pair[0]), float(pair[1])
 
+    def named(self) -> list[Any]:
+        """Returns what identifies the site, as JSON."""
+        places = [_position(code, at) for code, at in self.places[:8]]
+        return [self.kernel, places, self.kind, self.threshold]
+
     def report(self) -> dict[str, Any]:
         """Returns the site as JSON."""
         return {
-            "kernel": self.kernel,
-            "places": [_position(code, at) for code, at in self.places[:4]],
-            "kind": self.kind,
+            "site": self.named(),
             "given": not self.kinds & LOADED,
             "whole": self.kinds & LOADED == WHOLE,
-            "threshold": self.threshold,
+            "decided": bool(self.kinds & DECIDED),
             "yes": self.yes,
             "no": self.no,
             "near": self.near,
@@ -123,7 +130,7 @@ class Site:
 
 
 class Sites:
-    """The sites of one candidate; what was seen stays seen from call to call."""
+    """The sites of one candidate."""
 
     def __init__(self, file: str) -> None:
         """``file`` is the path of the candidate's source."""
@@ -132,6 +139,10 @@ class Sites:
         self._thresholds: dict[Key, set[Any]] = {}
         self._entry: CodeType | None = None
         self._kernel = ""
+        self._forced: Site | None = None
+        self._outcome = False
+        self.times = 0
+        """How often a decision was forced in the last call."""
 
     def report(self) -> list[dict[str, Any]]:
         """Returns all sites as JSON, those told apart by too many constants as one."""
@@ -144,8 +155,12 @@ class Sites:
         return [site.report() for site in found.values()]
 
     @contextlib.contextmanager
-    def recording(self) -> Iterator[None]:
-        """A context in which launches are recorded."""
+    def recording(self, forced: dict[str, Any] | None = None) -> Iterator[None]:
+        """A context in which launches are recorded; or one site, given by what identifies it, has one outcome for all elements."""
+        self._forced = None
+        if forced:
+            named = (site for site in self._sites.values() if site.named() == forced["site"])
+            self._forced, self._outcome = next(named, None), forced["outcome"]
         builder, semantic = InterpreterBuilder, type(interpreter.interpreter_semantic)
         reductions = interpreter.ReduceScanOpInterface
         names = [name for name in dir(builder) if name.startswith("create_")]
@@ -157,10 +172,13 @@ class Sites:
             (interpreter, "_implicit_cvt", _argument(interpreter._implicit_cvt)),
             (interpreter.GridExecutor, "__call__", self._launch(interpreter.GridExecutor.__call__)),
             (tl.tensor, "__bool__", self._condition(tl.tensor.__bool__)),
+            (tl.tensor, "T", property(_transposed(tl.tensor.T.fget))),
+            (language, "note_numbers", self._numbers),
         ]
         before = [(holder, name, getattr(holder, name)) for holder, name, _ in patched]
-        for site in self._sites.values():
-            site.near, site.looks = None, 0
+        self.times = 0
+        for site in () if forced else self._sites.values():
+            site.near, site.looks, site.yes, site.no = None, 0, False, False
         TensorHandle.kinds, TensorHandle.lanes = 0, None
         for holder, name, patch in patched:
             setattr(holder, name, patch)
@@ -197,6 +215,10 @@ class Sites:
             note = self._joined(short)
         elif short in _CASTS:
             note = self._cast
+        elif short in ("floor", "ceil", "idiv", "lshr", "ashr"):
+            note = self._step
+        elif short == "extern_elementwise":
+            return _carrying(original, None, None, _handles)
         return _carrying(original, note, _SHAPES.get(name))
 
     def _site(self, kind: str, kinds: int, constant: Any = None) -> Site | None:
@@ -215,7 +237,9 @@ class Sites:
         if frame is None or not places:
             return None
         place = (self._kernel, kind, *places)
-        number = constant.data.flat[0] if constant is not None and not constant.kinds else None
+        number = constant
+        if type(constant) is TensorHandle:
+            number = None if constant.kinds else constant.data.flat[0]
         site = self._sites.get((place, number))
         if site is None:
             thresholds = self._thresholds.setdefault(place, set())
@@ -224,11 +248,23 @@ class Sites:
                 number = None
                 site = self._sites.get((place, None))
         if site is None:
-            threshold = None if number is None else float(float32(constant).data.flat[0])
+            threshold = number
+            if number is not None and type(constant) is TensorHandle:
+                threshold = float(float32(constant).data.flat[0])
             finite = threshold if threshold is not None and math.isfinite(threshold) else None
             site = Site(self._kernel, tuple(places), kind, kinds, finite)
             self._sites[place, number] = site
+        if self._forced is not None:
+            self.times += site is self._forced
+            if self.times > MOST_FORCED:
+                raise RuntimeError("a loop does not end where its condition is forced")
+            return site if site is self._forced else None
         return None if site.settled else site
+
+    def _force(self, result: Any, yes: Any, no: Any) -> None:
+        """Gives all elements of a result what they have for the forced outcome."""
+        chosen = np.broadcast_to(yes if self._outcome else no, result.data.shape)
+        result.data = chosen.astype(result.data.dtype)
 
     def _comparison(self, sign: str) -> Any:
         def note(result: Any, kinds: int, lanes: Any, a: Any, b: Any, *_: Any) -> int:
@@ -237,9 +273,13 @@ class Sites:
             if _relevant(kinds):
                 kind = f"{sign} itself" if a is b else sign
                 site = self._site(kind, kinds, b if a.kinds else a)
-                if site is not None:
+                if site is not None and self._forced:
+                    self._force(result, True, False)
+                elif site is not None:
                     outcome = np.asarray(result.data, bool)
                     x, y = float32(a).data, float32(b).data
+                    if a is not b and not (_is_end(a) or _is_end(b)):
+                        lanes = _both(lanes, _finite(x, y))  # what NaN and infinities decide hardly shows
                     site.look(x, y, lanes)
                     site.see(outcome, ~outcome, lanes)
             return kinds | DECIDED
@@ -251,7 +291,9 @@ class Sites:
             result = original(builder, condition, a, b)
             if _relevant(condition.kinds):
                 site = self._site_of("where", condition.kinds)
-                if site is not None:
+                if site is not None and self._forced:
+                    self._force(result, a.data, b.data)
+                elif site is not None:
                     outcome = np.asarray(condition.data, bool)
                     site.see(outcome, ~outcome, condition.lanes)
             chosen = a.kinds | b.kinds
@@ -272,7 +314,10 @@ class Sites:
         def note(result: Any, kinds: int, lanes: Any, a: Any, b: Any, *_: Any) -> int:
             if _relevant(kinds) and a is not b:
                 site = self._site(kind, kinds, b if a.kinds else a)
-                if site is not None:
+                if site is not None and self._forced:
+                    larger, other = (a, b) if kind == "max" else (b, a)
+                    self._force(result, larger.data, other.data)
+                elif site is not None:
                     x, y = float32(a).data, float32(b).data
                     lanes = _both(lanes, _ordinary(x, a) & _ordinary(y, b))
                     site.look(x, y, lanes)
@@ -289,8 +334,11 @@ class Sites:
             site = self._site(name, kinds, bound)
             if site is not None:
                 x, y = float32(value).data, float32(bound).data
-                some = _both(lanes, _ordinary(y, bound) & np.ones(x.shape, bool))
+                some = _both(lanes, _ordinary(y, bound) & _finite(x, y))
                 beyond = compare(x, y)
+                if self._forced:
+                    self._force(result, bound.data, np.where(beyond, value.data, result.data))
+                    continue
                 site.look(x, y, some)
                 site.see(beyond, ~beyond, some)
         return kinds | DECIDED
@@ -299,7 +347,9 @@ class Sites:
         def note(result: Any, kinds: int, lanes: Any, a: Any, b: Any, *_: Any) -> int:
             if result.data.dtype.kind == "b" and _relevant(kinds) and a.kinds and b.kinds:
                 site = self._site(kind, kinds)
-                if site is not None:
+                if site is not None and self._forced:
+                    self._force(result, True, False)
+                elif site is not None:
                     outcome = np.asarray(result.data, bool)
                     site.see(outcome, ~outcome, lanes)
             return kinds
@@ -322,11 +372,25 @@ class Sites:
                 site.see(lost, ~lost, lanes)
         return kinds
 
+    def _step(self, result: Any, kinds: int, lanes: Any, *_: Any) -> int:
+        if kinds & LOADED and (site := self._site("step", kinds)) is not None:
+            site.see(result.data != 0, result.data == 0, lanes)
+        return kinds
+
+    def _numbers(self, kind: str, left: Any, right: Any, outcome: Any) -> None:
+        if type(left) in (bool, int, float) and type(right) in (bool, int, float):
+            site = self._site(kind, GIVEN)
+            if site is not None:
+                site.look(np.float64(left), np.float64(right), None)
+                site.see(np.bool_(outcome), np.bool_(not outcome), None)
+
     def _condition(self, original: Any) -> Any:
         def condition(tensor: Any) -> bool:
             outcome = bool(original(tensor))
             if _relevant(kinds := tensor.handle.kinds):
                 site = self._site_of("if", kinds)
+                if site is not None and self._forced:
+                    return self._outcome
                 if site is not None:
                     site.see(np.bool_(outcome), np.bool_(not outcome), None)
             return outcome
@@ -353,11 +417,16 @@ def _both(a: Any, b: Any) -> Any:
     return b if a is None else (a & b if a.shape == b.shape else None)
 
 
-def _carrying(original: Any, note: Any, shape: Any) -> Any:
+def _handles(arguments: Any) -> Any:
+    """Returns the operands of a function of a library, which stand in a list."""
+    return arguments[3]
+
+
+def _carrying(original: Any, note: Any, shape: Any, flat: Any = tuple) -> Any:
     def create(builder: Any, *arguments: Any, **named: Any) -> Any:
         result = original(builder, *arguments, **named)
         kinds, bounds, lanes = 0, BOUNDED, None
-        for each in arguments:
+        for each in flat(arguments):
             if type(each) is TensorHandle and (own := each.kinds):
                 kinds |= own
                 if own & LOADED:
@@ -441,6 +510,16 @@ def _inside(original: Any) -> Any:
     return to_tensor
 
 
+def _transposed(original: Any) -> Any:
+    def transpose(tensor: Any) -> Any:
+        result = original(tensor)
+        lanes = tensor.handle.lanes
+        _mark(result.handle, tensor.handle.kinds, None if lanes is None else lanes.T)
+        return result
+
+    return transpose
+
+
 def _argument(original: Any) -> Any:
     def convert(argument: Any) -> Any:
         converted = original(argument)
@@ -461,6 +540,10 @@ def _ordinary(values: np.ndarray, handle: Any) -> np.ndarray:
     greatest = np.finfo(np.float16 if handle.dtype.scalar is tl.float16 else np.float32).max
     with np.errstate(invalid="ignore"):
         return np.abs(values) < (greatest if not handle.kinds & LOADED else np.inf)
+
+
+def _finite(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.isfinite(x) & np.isfinite(y)
 
 
 def _is_end(handle: Any) -> bool:
