@@ -19,6 +19,7 @@ from kernelllm_judge.rules.rule import seed_of
 from kernelllm_judge.run.call import Judging, call, upload
 from kernelllm_judge.run.right_before import same_bytes
 from kernelllm_judge.truth.directed import Direction
+from kernelllm_judge.truth.prepared import PreparedProbe
 from kernelllm_judge.truth.probes import Probe, elements
 
 RULE = "decisions"
@@ -30,6 +31,9 @@ MOST_TRIES = 48
 
 UNFORCED = frozenset({"cast", "step"})
 """Kinds of decisions whose outcome cannot be forced."""
+
+IN_VAIN = 3
+"""Probes at which a decision made no difference, until it is taken to make none."""
 
 BEYOND = 1.5
 """How far across a threshold an operand is taken, as a factor."""
@@ -175,19 +179,29 @@ def _rounded(number: float) -> float:
 
 
 def doubt(judging: Judging, sites: Sites) -> None:
-    """Opens again what fell otherwise where it made no difference: there, the call gives the same with the other outcome."""
+    """Opens again what fell otherwise where it made no difference: there, the call gives the same with the other outcome.
+
+    If it makes none at several probes that can tell right from wrong, it is taken to make none anywhere.
+    """
     for site in sites.doubtful():
         assert site.late is not None
-        if site.kind in UNFORCED or any(_differs(judging, probe, site) for probe in site.shown):
+        differs = site.kind in UNFORCED
+        for probe in site.shown:
+            if differs or sum(site.vain.values()) >= IN_VAIN:
+                break
+            prepared = judging.references.prepare(probe)
+            differs = _differs(judging, prepared, site)
+            if not differs:
+                site.vain[probe] = prepared.trivial is None and probe.rule != "nonfinite"
+        site.shown.clear()
+        if differs or sum(site.vain.values()) >= IN_VAIN:
             site.late = None
         else:
             site.yes, site.no = site.yes and not site.late, site.no and site.late
-        site.shown.clear()
 
 
-def _differs(judging: Judging, probe: Probe, site: Site) -> bool:
+def _differs(judging: Judging, prepared: PreparedProbe, site: Site) -> bool:
     """Whether a call gives other outputs where a decision falls for all elements as it does at other probes."""
-    prepared = judging.references.prepare(probe)
     uploaded = upload(judging, prepared)
     call(judging, uploaded, prepared, judging.first_run)
     before = [buffer.clone() for buffer, _ in uploaded.outputs]

@@ -54,7 +54,7 @@ class Site:
     """The innermost first."""
     kind: str
     itself: bool
-    """Whether a value is compared with itself, as NaN is found."""
+    """Whether a value is compared with itself or with infinity: so NaN and infinities are found."""
     given: bool
     """Whether it depends on scalar arguments alone."""
     whole: bool
@@ -69,7 +69,9 @@ class Site:
     late: bool | None = None
     """The outcome that the first calls did not have; None where they had either."""
     shown: list[Any] = field(default_factory=list)
-    """Probes at which it was had, as long as it is not known that it made a difference there."""
+    """Probes at which it was had, as long as it is not known whether it made a difference there."""
+    vain: dict[Any, bool] = field(default_factory=dict)
+    """Probes at which it made none, each with whether others would have shown there."""
 
     @property
     def rank(self) -> int:
@@ -142,7 +144,7 @@ class Sites:
             elif known.late is not None and (site.yes if known.late else site.no):
                 if plain:
                     known.late = None
-                elif len(known.shown) < MOST_SHOWN:
+                elif len(known.shown) < MOST_SHOWN and probe not in [*known.shown, *known.vain]:
                     known.shown.append(probe)
             known.yes, known.no = known.yes or site.yes, known.no or site.no
             near = each["near"]
@@ -151,7 +153,8 @@ class Sites:
 
     def doubtful(self) -> list[Site]:
         """Returns the sites of which one outcome was had where it may have made no difference."""
-        return [s for s in self._found.values() if s.shown and s.late is not None and not s.given]
+        found = (site for site in self._found.values() if site.shown and site.late is not None)
+        return [site for site in found if site.rank < 2 and not (site.given or site.itself)]
 
     def open(self, *, nonfinite: bool) -> list[Site]:
         """Returns the sites of which one outcome was not seen; of those in one line only those of the lowest rank."""

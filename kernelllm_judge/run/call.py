@@ -214,7 +214,8 @@ def call(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, how: str
         sentence = f"{str(fault)[:600]}, at {probe.describe()}"
         judging.findings.require("memory", "memory accesses", fault is None, sentence)
     refuse_failure(judging, reply, prepared, f"at {probe.describe()}")
-    if recorded and not fields["sites"]:
+    shows = not probe.directed or prepared.trivial is None
+    if recorded and shows and not fields["sites"]:
         # Where inputs are all 0, for example, it may make no difference what a kernel decides.
         plain = "grad" in fields or not (probe.directed or probe.rule in STRANGE)
         try:

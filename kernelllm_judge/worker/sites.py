@@ -271,14 +271,15 @@ class Sites:
             if sign not in ("==", "!=") and (_is_end(a) or _is_end(b)):
                 return kinds & PLACED  # nothing lies beyond
             if _relevant(kinds):
-                kind = f"{sign} itself" if a is b else sign
+                ends = _is_end(a) or _is_end(b)
+                kind = f"{sign} itself" if a is b or ends else sign
                 site = self._site(kind, kinds, b if a.kinds else a)
                 if site is not None and self._forced:
                     self._force(result, True, False)
                 elif site is not None:
                     outcome = np.asarray(result.data, bool)
                     x, y = float32(a).data, float32(b).data
-                    if a is not b and not (_is_end(a) or _is_end(b)):
+                    if a is not b and not ends:
                         lanes = _both(lanes, _finite(x, y))  # what NaN and infinities decide hardly shows
                     site.look(x, y, lanes)
                     site.see(outcome, ~outcome, lanes)
