@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernelllm_judge.core.measured import Measured
-from kernelllm_judge.core.records import BaselineChoice, Completion, Verdict
+from kernelllm_judge.core.records import BaselineChoice, Candidate, Completion, Verdict
 from kernelllm_judge.judging import Criteria, Judge
 from kernelllm_judge.render.answer_format import format_of
 from kernelllm_judge.render.render import RenderError, render
@@ -48,13 +48,34 @@ def judge_candidate(
     except RenderError as error:
         return "", Verdict("rejected", "render", str(error), "", judge.environment)
     criteria = criteria_of(live, speed)
-    source, verdict = candidate.source, judge.judge(candidate, criteria)
+    candidate, verdict = judge_as_shipped(judge, candidate, criteria)
     other = candidate.next
     while verdict.verdict == "rejected" and other is not None:
-        if (another := judge.judge(other, criteria)).verdict != "rejected":
-            return other.source, another
+        another = judge_as_shipped(judge, other, criteria)
+        if another[1].verdict != "rejected":
+            return another[0].source, another[1]
         other = other.next
-    return source, verdict
+    return candidate.source, verdict
+
+
+def judge_as_shipped(judge: Judge, candidate: Candidate, criteria: Criteria) -> tuple[Candidate, Verdict]:
+    """Judges a candidate; where decisions of it were seen one way only, with the original in place of the other way.
+
+    Returns:
+        What was judged last, and its verdict: inconclusive if what would ship is not right as it is.
+
+    Raises:
+        launching.ServerFailed: the judge's own processes cannot start.
+    """
+    verdict = judge.judge(candidate, criteria)
+    if not verdict.fence:
+        return candidate, verdict
+    ships = replace(candidate, source=verdict.fence)
+    return (
+        (ships, fenced)
+        if (fenced := judge.judge(ships, criteria)).correct
+        else (candidate, verdict.unfenced())
+    )
 
 
 def measure_completion(judge: Judge, live: LiveTarget, completion: Completion) -> Measured:

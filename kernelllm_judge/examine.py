@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from kernelllm_judge import directing
+from kernelllm_judge import deciding, directing
 from kernelllm_judge.beside import Beside
 from kernelllm_judge.core.records import Check
 from kernelllm_judge.directing import Search
@@ -77,7 +77,7 @@ def examine(judging: Judging, plan: Plan, rules: Sequence[Rule], timer: Timer, b
     return counts
 
 
-def examine_sites(
+def examine_decisions(
     judging: Judging,
     source: str,
     plans: Sequence[Plan],
@@ -87,18 +87,31 @@ def examine_sites(
     *,
     nonfinite: bool,
 ) -> None:
-    """Requires that every decision of a candidate's kernels was seen either way, and seeks probes that show others.
+    """Requires that every decision of a candidate was seen either way; runs probes where others may be seen.
 
     Raises:
         Decision: one was not, or the candidate broke a rule.
         OriginalError: the original fails at a probe.
         WorkerDied: the worker process ended.
     """
-    if directing.RULE not in judging.findings.rules:
+    if deciding.RULE not in judging.findings.rules:
         return
-    findings, probes = judging.findings, _Probes(judging, rules, timer, beside)
+    probes = _Probes(judging, rules, timer, beside)
+    for plan in plans:
+        lacking = deciding.missing(source, judging.findings)
+        found = deciding.probes_for(source, lacking, judging, plan) if plan.ranges else []
+        probes.run_all(found)
+    if lacking := deciding.missing(source, judging.findings):
+        deciding.refuse(source, lacking, judging, plans)
+    _examine_kernels(probes, plans, nonfinite)
+    directing.refuse(source, judging.findings.left)
+
+
+def _examine_kernels(probes: _Probes, plans: Sequence[Plan], nonfinite: bool) -> None:
+    """Seeks probes at which kernels decide otherwise; on a GPU those are run that were found in the interpreter beside."""
+    judging, findings = probes.judging, probes.judging.findings
     if judging.on_gpu:
-        beside.wait()
+        probes.beside.wait()
     for plan in plans:
         for found in findings.directed if judging.on_gpu else ():
             if found.case == plan.case.name:
@@ -113,7 +126,6 @@ def examine_sites(
                     search.ran.append(probe)
                     directing.doubt(judging, findings.sites)
             findings.left = search.left()
-    directing.refuse(source, findings.left)
 
 
 @dataclass(frozen=True)

@@ -115,6 +115,14 @@ class Findings:
     """Names of the cases with a discriminating probe."""
     durations: Durations = field(default_factory=Durations)
     """What the judging took."""
+    decided: dict[int, set[bool | int | str]] = field(default_factory=dict)
+    """By the number of a decision in the candidate's Python code: its outcomes in calls that were compared."""
+    in_backward: set[int] = field(default_factory=set)
+    """Those that were made in a backward pass, too."""
+    reported: list[tuple[int, bool | int | str, bool]] = field(default_factory=list)
+    """What the worker reports of the last call: decisions, their outcomes, and whether in a backward pass."""
+    fence: str = ""
+    """The candidate with the original in place of what no probe ran, where that is why it is not accepted."""
     sites: Sites = field(default_factory=Sites)
     """How its kernels' decisions fell in calls that were compared, in Triton's interpreter."""
     directed: list[Any] = field(default_factory=list)
@@ -142,6 +150,13 @@ class Findings:
             self.checks.append(check)
         elif isinstance(check.measured, float) and check.measured > float(self.checks[same].measured or 0):
             self.checks[same] = check
+
+    def count_decisions(self) -> None:
+        """Counts the decisions of the last call, whose outputs have been compared and were right."""
+        for number, outcome, backward in self.reported:
+            self.decided.setdefault(number, set()).add(outcome)
+            if backward:
+                self.in_backward.add(number)
 
     def require(self, rule: str, name: str, passed: bool, broken: str) -> None:
         """Records a check without a measured number; ``broken`` is the reason for a rejection if it failed.

@@ -25,7 +25,7 @@ from kernelllm_judge.core.records import (
     Verdict,
 )
 from kernelllm_judge.core.stages import InStage, unwatched
-from kernelllm_judge.examine import examine, examine_sites
+from kernelllm_judge.examine import examine, examine_decisions
 from kernelllm_judge.findings import Decision, Findings, Outcome, OutOfMemory, outcome_of
 from kernelllm_judge.isolation.isolation import Isolation, probe_isolation
 from kernelllm_judge.launching import ServerFailed
@@ -183,6 +183,7 @@ class Judge:
             kernel_hash=candidate.kernel_hash,
             environment=self.environment,
             rule=outcome.rule,
+            fence=findings.fence,
             versions=versions(rule.name for rule in self.rules),
             checks=tuple(findings.checks),
             timing=tuple(findings.timing),
@@ -286,7 +287,7 @@ class Judge:
                 raise Decision("inconclusive", "correctness", check.detail)
             if findings.undecided:
                 raise Decision("inconclusive", "correctness", findings.undecided)
-            examine_sites(
+            examine_decisions(
                 judging,
                 candidate.source,
                 plans,

@@ -12,7 +12,6 @@ from kernelllm_judge.findings import Decision
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.rules.outputs import stress_sizes
 from kernelllm_judge.rules.rule import Rule, SupportedCase, seed_of
-from kernelllm_judge.static_check.compared import compared_numbers
 from kernelllm_judge.truth.probes import Limits, Probe, fit
 from kernelllm_judge.truth.variations import OTHERS_THAN_GIVEN
 
@@ -91,7 +90,6 @@ def make_plans(
     )
     cases = reached(cases, source)
     asked = _asked(supports, cases, on_gpu=on_gpu, adopted=adopted)
-    compared = compared_numbers(source)
     plans: list[Plan] = []
     for case in cases:
         planned = set()
@@ -113,7 +111,6 @@ def make_plans(
                 limits=limits,
                 seed=seed,
                 nonfinite=nonfinite,
-                compared=compared,
             )
             plans.append(plan_case(supported, rules))
     if not plans:

@@ -28,7 +28,7 @@ allowed; what Triton's interpreter does and checks; how speed is measured."""
 
 NO_FAULT = frozenset(
     [
-        *("static check", "supports", "launches", "decoy", "torch's share", "memory held"),
+        *("static check", "supports", "decisions", "launches", "decoy", "torch's share", "memory held"),
         *("device time", "clocks", "roofline", "speed"),
     ]
 )
@@ -51,7 +51,10 @@ class Change:
     """Whose verdicts it concerns: those of Triton's interpreter (``cpu``), those of a GPU, or both."""
 
 
-CHANGES: tuple[Change, ...] = (Change("decisions", 1, "stricter", "what no probe ran does not ship"),)
+CHANGES: tuple[Change, ...] = (
+    Change("decisions", 1, "stricter", "what no probe ran does not ship"),
+    Change("surroundings", 2, "stricter", "every state in which kernels run is tried"),
+)
 """All changes since ``FIRST_POLICY``, the oldest first. Whoever changes what a rule accepts adds a line, and nobody alters one."""
 
 

@@ -48,7 +48,11 @@ _COMPILING_KERNEL = """
         kernelllm_values = kernelllm_traced.values({fixed})
         if kernelllm_values is None:
             return kernelllm_original({given})
-        return kernelllm_dispatcher.scope.run({self}, *kernelllm_values)"""
+        try:
+            return kernelllm_dispatcher.scope.run({self}, *kernelllm_values)
+        except kernelllm_NotImplementedError as kernelllm_error:
+            kernelllm_dispatcher.failed(kernelllm_error)
+            return kernelllm_original({given})"""
 
 # For a decorated function: the inner signature defines the parameters, but the decorator may accept more.
 _BIND = """
@@ -104,6 +108,7 @@ def _names(original: types.FunctionType, dispatcher: Dispatcher) -> dict[str, An
         "kernelllm_is_compiling": torch.compiler.is_dynamo_compiling,
         "kernelllm_id": id,
         "kernelllm_Exception": Exception,
+        "kernelllm_NotImplementedError": NotImplementedError,
         "kernelllm_TypeError": TypeError,
     }
 

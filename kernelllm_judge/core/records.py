@@ -263,7 +263,13 @@ class Verdict(Record):
     """The seconds by part, the longest first; together less than ``seconds``, which has waiting for others too."""
     versions: Mapping[str, int] = field(default_factory=dict)
     """Versions of the rules in force, and of the judge's parts, see ``standing``; empty before rules had versions."""
+    fence: str = ""
+    """The kernel module with the original in place of what no probe ran, where that is why it is rejected."""
     schema: int = SCHEMA
+
+    def unfenced(self) -> Verdict:
+        """Returns the verdict on a candidate that is not right either where the original runs in place of what no probe ran."""
+        return replace(self, verdict="inconclusive", rule="", fence="")
 
     @property
     def accepted(self) -> bool:

@@ -10,7 +10,6 @@ from kernelllm_judge.rules.gradients import GradientsRule
 from kernelllm_judge.rules.memory import Aliasing, Guards, Memory, MemoryHeld
 from kernelllm_judge.rules.outputs import (
     Attributes,
-    Decisions,
     FixedInputs,
     IntegerInputs,
     NearDuplicate,
@@ -21,7 +20,7 @@ from kernelllm_judge.rules.outputs import (
     Weights,
 )
 from kernelllm_judge.rules.rule import Rule
-from kernelllm_judge.rules.sizes import Sizes
+from kernelllm_judge.rules.sizes import Decisions, Sizes
 from kernelllm_judge.rules.source import Compile, Load, RunRule, StaticCheck, Supports
 from kernelllm_judge.rules.timing import Clocks, Recheck, RooflineRule, Speed
 from kernelllm_judge.rules.work import Decoy, DeviceTime, Launches, TorchShare

@@ -11,6 +11,7 @@ from kernelllm_judge.run.call import ProbeRun, Reply, Uploaded, call, tensors_of
 from kernelllm_judge.run.comparison import check_outputs, check_updates
 from kernelllm_judge.run.right_before import same_bytes
 from kernelllm_judge.truth.prepared import PreparedProbe
+from kernelllm_runtime.states import STATES
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Surroundings(Rule):
 
     name = "surroundings"
     says = (
-        "outputs are the same in inference mode and for inputs that require gradients; a call asks for nothing of the target "
+        "outputs are the same in every state in which kernels run, such as inference mode; a call asks for nothing of the target "
         "but the values that the original reads, draws no random numbers, and leaves PyTorch's modes as they were"
     )
 
@@ -86,10 +87,11 @@ class Surroundings(Rule):
     def check_case(self, case: CaseRun) -> None:
         """Runs the probe again in other surroundings."""
         judging, prepared, uploaded = case.first.judging, case.first.prepared, case.elsewhere
-        reply = call(judging, uploaded, prepared, "elsewhere")
-        self._check(reply, f"in inference mode, at {case.first.where}", judging.findings)
-        context = "in inference mode, for inputs that require gradients, "
-        check_outputs(judging, uploaded, prepared, self.name, context)
+        for number, how in enumerate(("elsewhere", "frozen"), 1):
+            reply = call(judging, uploaded, prepared, how)
+            named = ", ".join(state.name for state in STATES if state.call == number)
+            self._check(reply, f"with {named}, at {case.first.where}", judging.findings)
+            check_outputs(judging, uploaded, prepared, self.name, f"with {named}, ")
 
     def _check(self, reply: Reply, where: str, findings: Findings) -> None:
         """Records whether a call asked for no more than it is given, and left everything around it as it was."""

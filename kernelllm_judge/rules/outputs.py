@@ -210,14 +210,6 @@ class Weights(KindsRule):
 
 
 @dataclass(frozen=True)
-class Decisions(OutputRule):
-    """See ``directing``; the judge seeks its probes at the end, when those of all other rules have run."""
-
-    name = "decisions"
-    says = "every decision in a kernel fell either way in a call whose outputs were right, in Triton's interpreter"
-
-
-@dataclass(frozen=True)
 class Attributes(KindsRule):
     """Outputs are right when the float attributes that ``SUPPORTS`` leaves open have other values."""
 

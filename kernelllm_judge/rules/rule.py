@@ -43,8 +43,6 @@ class SupportedCase:
     """The judge's secret first seed."""
     nonfinite: bool
     """Whether NaN and infinities must come out as in the original."""
-    compared: tuple[int, ...] = ()
-    """The numbers with which the candidate compares sizes, see ``static_check.compared``."""
 
     def probe(
         self,

@@ -129,3 +129,4 @@ def check_gradients(
         wrong = f"{context}the gradient of `{name}` is wrong"
         check = check_of(f"gradient of `{name}`", difference, wrong, prepared.probe.describe())
         judging.findings.record(rule, check)
+    judging.findings.count_decisions()

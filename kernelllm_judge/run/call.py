@@ -29,6 +29,9 @@ Reply = dict[str, Any]
 TUNED = frozenset({"sizes", "near-duplicate", "memory"})
 """Rules at whose probes the interpreter runs all configurations of autotuned kernels."""
 
+_REPORTED = [[int, outcome, bool] for outcome in (bool, int, str)]
+"""The types of a number, an outcome, and whether it was had in a backward pass."""
+
 
 @dataclass(frozen=True)
 class Judging:
@@ -214,6 +217,7 @@ def call(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, how: str
         sentence = f"{str(fault)[:600]}, at {probe.describe()}"
         judging.findings.require("memory", "memory accesses", fault is None, sentence)
     refuse_failure(judging, reply, prepared, f"at {probe.describe()}")
+    judging.findings.reported = decided(reply.get("decided"))
     shows = not probe.directed or prepared.trivial is None
     if recorded and shows and not fields["sites"]:
         # Where inputs are all 0, for example, it may make no difference what a kernel decides.
@@ -223,6 +227,20 @@ def call(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, how: str
         except ValueError as invalid:
             raise WorkerDied("its reply to `run` is not a valid report") from invalid
     return reply
+
+
+def decided(reported: Any) -> list[tuple[int, bool | int | str, bool]]:
+    """Returns what a worker reports of decisions: their numbers, outcomes, and whether in a backward pass.
+
+    Raises:
+        WorkerDied: it is no valid report.
+    """
+    if not isinstance(reported, list):
+        raise WorkerDied("its reply to `run` is not a valid report")
+    for each in reported:
+        if not (isinstance(each, list) and [*map(type, each)] in _REPORTED):
+            raise WorkerDied("its reply to `run` is not a valid report")
+    return [(number, outcome, backward) for number, outcome, backward in reported]
 
 
 def refuse_failure(judging: Judging, reply: Reply, prepared: PreparedProbe, where: str) -> None:

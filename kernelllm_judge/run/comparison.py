@@ -133,6 +133,7 @@ def check_outputs(
                 worst[i] = ratio, check
     for _, check in worst.values():
         judging.findings.record(rule, check)
+    judging.findings.count_decisions()
     if right and isinstance(prepared.expected, Sliced):
         prepared.expected.remember(right, outputs)
 

@@ -24,6 +24,8 @@ class LaunchRecorder:
         self._contexts = 0
         """How many of the contexts below are entered. Outside of them calls are timed, so a launch costs little more."""
         self._left_out = False
+        self.passed: list[list[float]] = []
+        """The numbers that were passed to each launch that was left out."""
         self._spans: list[tuple[Event, Event]] | None = None
         self._watch = OperationWatch()
 
@@ -35,6 +37,8 @@ class LaunchRecorder:
         tune = autotuner.Autotuner.run
 
         def run(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._left_out:  # it would remember what it measured of nothing
+                return self._launch(tune, tuner, *args, **kwargs)
             # Memory that the autotuner allocates to time configurations is not the candidate's.
             with self._watch.unguarded():
                 return tune(tuner, *args, **kwargs)
@@ -66,6 +70,7 @@ class LaunchRecorder:
     def _launch(self, launch: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self.count += 1
         if self._left_out:
+            self.passed.append([a for a in (*args, *kwargs.values()) if type(a) in (bool, int, float)])
             return None
         with self._watch.unguarded():
             if self._spans is None:
@@ -90,8 +95,8 @@ class LaunchRecorder:
 
     @contextlib.contextmanager
     def left_out(self) -> Iterator[None]:
-        """A context in which launches do nothing."""
-        self._left_out = True
+        """A context in which launches do nothing, and leave in ``passed`` what numbers they get."""
+        self._left_out, self.passed = True, []
         try:
             with self._entered():
                 yield

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
-from unittest import mock
 
 import torch
 
@@ -30,23 +28,3 @@ def present() -> Mapping[str, Any]:
 def changed(before: Mapping[str, Any]) -> list[str]:
     """Returns the names of what is no longer as in ``before``."""
     return [name for name, value in present().items() if value != before[name]]
-
-
-@contextlib.contextmanager
-def as_elsewhere(inputs: Iterable[Any], state: Iterable[torch.Tensor]) -> Iterator[None]:
-    """A context with all that differs where kernels are used, and makes no difference to an honest one.
-
-    That is inference mode, ``torch.compiler.is_compiling``, inputs that require gradients although none are computed, and
-    parameters that do not.
-    """
-    tensors = [each for each in (*inputs, *state) if isinstance(each, torch.Tensor)]
-    # Each once, also one with two names.
-    floating = {id(each): each for each in tensors if each.is_floating_point()}.values()
-    for each in floating:
-        each.requires_grad_(not each.requires_grad)
-    try:
-        with torch.inference_mode(), mock.patch.object(torch.compiler, "is_compiling", lambda: True):
-            yield
-    finally:
-        for each in floating:
-            each.requires_grad_(not each.requires_grad)

@@ -10,6 +10,7 @@ import contextlib
 import importlib.util
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -28,11 +29,16 @@ from kernelllm_judge.worker import surroundings
 from kernelllm_judge.worker.absent_gpu import NotCompiled, answer_for_gpu, compile_only
 from kernelllm_judge.worker.announcing import Announcer
 from kernelllm_judge.worker.backward import BothPasses, Waiting
+from kernelllm_judge.worker.coverage import Coverage
 from kernelllm_judge.worker.errors import describe
 from kernelllm_judge.worker.launches import LaunchRecorder, milliseconds
 from kernelllm_judge.worker.stand_in import Builder, read_only_list
+from kernelllm_runtime.states import entered
 
-WATCHED = frozenset({"watched", "sanitized", "reversed", "elsewhere", "no kernels"})
+STATES = ("elsewhere", "frozen")
+"""Ways of calling ``forward`` in other states, see ``kernelllm_runtime.states``."""
+
+WATCHED = frozenset({"watched", "sanitized", "reversed", *STATES, "no kernels"})
 """Ways of calling ``forward`` that are not timed."""
 
 CACHED = 1 << 28
@@ -55,6 +61,7 @@ class Worker:
         self.asked: list[str] = []
         """What the candidate asked for and only the target has, in words."""
         self.launches = LaunchRecorder()
+        self.coverage = Coverage()
         self.tuning: Any = None
         self.sites: Any = None
         """What the candidate's kernels have decided so far, see ``sites``."""
@@ -71,6 +78,7 @@ class Worker:
             "run": self.run,
             "loop": self.loop,
             "share": self.share,
+            "decide": self.decide,
             "compile": self.compile,
             "construct": self.construct,
         }
@@ -106,7 +114,7 @@ class Worker:
         assert spec is not None and spec.loader is not None
         self.module = importlib.util.module_from_spec(spec)
         sys.modules["kernel_module"] = self.module
-        spec.loader.exec_module(self.module)
+        self.coverage.load(self.module, request["source"], str(path))
         if not callable(getattr(self.module, "forward", None)):
             raise TypeError("the kernel module has no function `forward`")
         return {"ok": True}
@@ -124,8 +132,8 @@ class Worker:
 
         The request's ``how`` is ``watched`` (torch's operations are counted, memory is guarded),
         ``sanitized`` (the same, with every access checked in Triton's interpreter), ``reversed`` (watched,
-        with programs in reverse order in the interpreter), ``elsewhere`` (watched, in the surroundings of
-        ``surroundings.as_elsewhere``), ``no kernels`` (watched, with launches skipped), or ``timed`` (on a GPU,
+        with programs in reverse order in the interpreter), one of ``STATES`` (watched, in those of
+        ``kernelllm_runtime.states``), ``no kernels`` (watched, with launches skipped), or ``timed`` (on a GPU,
         behind ``flushes`` overwrites of L2). With ``release``, as in ``loop`` and ``share``, the cache of GPU
         memory is released afterwards, so an untimed call comes first, which allocates it anew.
         """
@@ -133,13 +141,15 @@ class Worker:
         before, around = self.launches.count, surroundings.present()
         given = {k: v for k, v in {**self.state_tensors, **inputs}.items() if isinstance(v, torch.Tensor)}
         placed = leaves.placed(given)
+        required = {name: tensor.requires_grad for name, tensor in given.items()}
         report: dict[str, Any] = {}
         if request["how"] == "timed":
             if request["release"]:
                 self._allocate_anew(call)
             torch.cuda.reset_peak_memory_stats()
             held = _bytes_of("allocated")["current"]
-            outputs, report["microseconds"] = self.clock.one(call, request["flushes"])
+            with self.coverage.left_out():
+                outputs, report["microseconds"] = self.clock.one(call, request["flushes"])
             report["peak"] = _bytes_of("allocated")["peak"] - held
         else:
             watch = OperationWatch()
@@ -156,6 +166,11 @@ class Worker:
         structure, flat = flatten(outputs)
         if "grad" not in request and any(_requires_grad(leaf) for leaf in flat):
             left.append("whether its outputs require gradients")
+        left += [
+            f"whether {name} requires gradients"
+            for name in given
+            if given[name].requires_grad != required[name]
+        ]
         report |= {
             "structure": structure,
             "leaves": [leaves.describe(leaf) for leaf in flat],
@@ -169,6 +184,7 @@ class Worker:
             "launches": self.launches.count - before,
             "left": left,
             "asked": self.asked[:2],
+            "decided": self.coverage.taken(),
         }
         self.asked.clear()
         self._write(flat, request["outputs"])
@@ -180,7 +196,8 @@ class Worker:
         calls = [self._call(inputs, request.get("grad"))[0] for inputs in request["inputs"]]
         if request["release"]:
             self._allocate_anew(calls[0])
-        outputs, events = self.clock.many(calls, request["count"], request["flushes"])
+        with self.coverage.left_out():
+            outputs, events = self.clock.many(calls, request["count"], request["flushes"])
         structure, flat = flatten(outputs)
         self._write(flat, request["outputs"])
         self._write_gradients(calls[(request["count"] - 1) % len(calls)], request)
@@ -191,9 +208,29 @@ class Worker:
         call, _ = self._call(request["inputs"])
         if request["release"]:
             self._allocate_anew(call)
-        with self.launches.timed() as spans:
+        with self.launches.timed() as spans, self.coverage.left_out():
             _, microseconds = self.clock.one(call, request["flushes"])
         return {"own": milliseconds(spans), "all": microseconds / 1000.0}
+
+    def decide(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Returns how each of many calls decides, and which numbers it passes to launches, which are left out.
+
+        Arguments are as large as stated, and hold anything.
+
+        Calls that fail are no worse than others: nothing that they see ships. When ``seconds`` are over, the others are not made.
+        """
+        found: list[dict[str, Any]] = []
+        start = time.monotonic()
+        self.coverage.taken()
+        with self.launches.left_out():
+            for inputs in request["calls"]:
+                if time.monotonic() - start > request["seconds"]:
+                    break
+                self.launches.passed = []
+                with contextlib.suppress(Exception):
+                    self._call(inputs)[0]()
+                found.append({"decided": self.coverage.taken(), "passed": self.launches.passed})
+        return {"calls": found}
 
     def compile(self, request: dict[str, Any]) -> dict[str, Any]:
         """Compiles every kernel that ``forward`` launches for the GPU architecture, without launching any."""
@@ -232,9 +269,10 @@ class Worker:
         call()
         self.clock.settle()
 
-    def _condition(self, how: str, inputs: dict[str, Any]) -> contextlib.AbstractContextManager[None]:
-        if how == "elsewhere":
-            return surroundings.as_elsewhere(inputs.values(), self.state_tensors.values())
+    def _condition(self, how: str, inputs: dict[str, Any]) -> contextlib.AbstractContextManager[object]:
+        if how in STATES:
+            tensors = [value for value in inputs.values() if isinstance(value, torch.Tensor)]
+            return entered(STATES.index(how) + 1, tensors, [*self.state_tensors.values()])
         if how == "no kernels":
             return self.launches.left_out()
         if how == "reversed" and os.environ.get("TRITON_INTERPRET") == "1":
@@ -312,6 +350,10 @@ class Worker:
                 return torch.nn.Parameter(self._tensor(value["buffer"]), value["requires_grad"])
             if "buffer" in value:
                 return self._tensor(value["buffer"])
+            if "empty" in value:
+                return torch.empty(
+                    value["empty"], dtype=getattr(torch, value["of"]), device=self.block.device
+                )
             if "tuple" in value:
                 return tuple(self._value(item) for item in value["tuple"])
             if "list" in value:

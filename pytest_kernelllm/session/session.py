@@ -130,7 +130,20 @@ class Session:
         if unknown and self.context.on_gpu:
             self._completing.leave_gpus()  # nobody else may use a GPU on which something is timed
         judged = {outcome.id: outcome for outcome in self._judging.judged(target, unknown)}
-        return [known[draft.id] or judged[draft.id] for draft in drafts]
+        return [self._as_shipped(target, known[draft.id] or judged[draft.id]) for draft in drafts]
+
+    def _as_shipped(self, target: Target, outcome: Outcome) -> Outcome:
+        """Returns what becomes of a candidate with the original in place of what no probe ran, if that is needed."""
+        if outcome.verdict is None or outcome.candidate is None or not (fence := outcome.verdict.fence):
+            return outcome
+        if outcome.id == ADOPTED:  # which ships as it is
+            return replace(outcome, verdict=outcome.verdict.unfenced())
+        ships = replace(
+            outcome, candidate=replace(outcome.candidate, source=fence), verdict=None, cached=False
+        )
+        [fenced] = [self._judging.looked_up(target, ships) or next(self._judging.judged(target, [ships]))]
+        right = fenced.verdict is not None and fenced.verdict.correct
+        return fenced if right else replace(outcome, verdict=outcome.verdict.unfenced())
 
     def repaired(self, target: Target, answered: Sequence[Draft]) -> list[Outcome]:
         """Returns what became of judged answers in the repair rounds that the settings ask for, in their order.

@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from kernelllm_judge.candidate import judge_as_shipped
 from kernelllm_judge.core.domains import interpretable, may_stay_open
 from kernelllm_judge.core.kernel_module import format_supports
-from kernelllm_judge.core.records import Candidate, Domain, Verdict
+from kernelllm_judge.core.records import Candidate, Domain
 from kernelllm_judge.environment import find_environment
 from kernelllm_judge.isolation.isolation import probe_isolation
 from kernelllm_judge.judging import Criteria, Judge
@@ -69,8 +70,6 @@ class Outcome:
         if entry.refused_statically and "static check" not in self.disabled:
             return ("static check",)
         # Without the static check, entries that only it can catch may have any outcome.
-        if "decisions" in entry.rules:  # what no probe reaches is not accepted either
-            return (*entry.rules, "inconclusive")
         if "decisions" in entry.rules:  # what no probe reaches is not accepted either
             return (*entry.rules, "inconclusive")
         return entry.rules or (self.caught,)
@@ -247,7 +246,11 @@ def _outcome(judge: Judge, subjects: Subjects, entry: Entry, disabled: frozenset
     try:
         timing = judge.environment.device == "cuda"
         criteria = Criteria(subjects.live(entry), timing=timing, min_speedup=0.0)
-        verdict: Verdict = judge.judge(subjects.compose(entry), criteria)
+        candidate = subjects.compose(entry)
+        if entry.kind == "cheat":
+            verdict = judge.judge(candidate, criteria)
+        else:
+            _, verdict = judge_as_shipped(judge, candidate, criteria)
     except Exception as error:  # a judge must never raise, whatever a candidate does
         took = time.perf_counter() - start
         reason = f"the judge itself failed: {type(error).__name__}: {error}"

@@ -1,27 +1,54 @@
+import ast
+import contextlib
+import inspect
 import warnings
 
 import pytest
 import torch
 from adopting import X, used
-from torch import nn
+
+from kernelllm_runtime import ambient
+from kernelllm_runtime.states import STATES
 
 pytestmark = pytest.mark.filterwarnings("error::pytest_kernelllm.runtime.KernelLLMWarning")
 
 
-def test_autocast(module) -> None:
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert not used(module, X)
-    assert used(module, X)
+# What a kernel in a compiled graph sees; compilers are tested below.
+LISTED = [state for state in STATES if state.name != "torch.compiler.is_compiling"]
 
 
-def test_another_default_dtype(module) -> None:
-    assert used(module, X)
-    torch.set_default_dtype(torch.float64)
-    try:
-        assert not used(module, X)
-    finally:
-        torch.set_default_dtype(torch.float32)
-    assert used(module, X)
+@pytest.mark.parametrize("state", LISTED, ids=lambda state: state.name)
+def test_kernels_run_in_the_states_in_which_they_are_judged_and_in_no_other(
+    module, state, monkeypatch
+) -> None:
+    x = X.clone()
+    tensors = [*module.parameters(), *module.buffers()]
+    assert used(module, x)
+    ambient = torch.no_grad() if "require gradients" in state.name else contextlib.nullcontext()
+    with ambient, state.enter([x], tensors):
+        assert used(module, x) == bool(state.call)
+    assert used(module, x)
+
+
+def test_every_reason_against_kernels_is_a_listed_state(module) -> None:
+    tree = ast.parse(inspect.getsource(ambient))
+    reasons = {
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    reasons &= {
+        node.value.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.Constant)
+    }
+    seen = set()
+    for state in STATES:
+        with state.enter([X], list(module.parameters())):
+            seen.add(ambient.ambient_reason())
+    left = {reason for reason in reasons - seen if reason}
+    # Tracers and transforms wrap the call itself, see below.
+    assert left == {"torch.jit is tracing", "a torch.func transform (vmap, grad) is active"}
 
 
 def test_default_device_does_no_harm_but_other_modes_rule_the_kernel_out(module) -> None:
@@ -37,22 +64,6 @@ def test_default_device_does_no_harm_but_other_modes_rule_the_kernel_out(module)
     for mode in (Mode(), FlopCounterMode(display=False)):
         with mode:
             assert not used(module, X)
-
-
-def test_global_hooks(module) -> None:
-    handle = nn.modules.module.register_module_forward_hook(lambda *_: None)
-    try:
-        assert not used(module, X)
-    finally:
-        handle.remove()
-    assert used(module, X)
-
-
-def test_cached_parametrizations(module) -> None:
-    assert used(module, X)
-    with torch.nn.utils.parametrize.cached():
-        assert not used(module, X)
-    assert used(module, X)
 
 
 def test_transforms(module) -> None:

@@ -36,6 +36,17 @@ def test_the_kernel_is_traced_inside_its_domain_only(module, dynamic) -> None:
     assert ran(call(X))
 
 
+def test_a_traced_kernel_hands_back_what_no_probe_ran(write, monkeypatch) -> None:
+    monkeypatch.setenv("KERNELLLM_COMPILE", "1")
+    torch._dynamo.reset()
+    fence = "    if x.shape[0] == 3:\n        raise NotImplementedError('outside the verified domain')\n    return"
+    call = compiled(
+        write(kernel_text(TORCH_BODY.replace("    return", fence)))().eval().requires_grad_(False)
+    )
+    assert ran(call(X)) and not ran(call(X[:3].clone())) and ran(call(X[:2].clone()))
+    torch._dynamo.reset()
+
+
 # torch.compile itself does not notice hooks that are added later (torch._dynamo.config.skip_nnmodule_hook_guards),
 # and takes another instance's method for the module's own.
 UNNOTICED = ("hook on a submodule", "method replaced by another's")

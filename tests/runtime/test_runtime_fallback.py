@@ -53,6 +53,21 @@ def test_a_kernel_that_raises(write, monkeypatch) -> None:
     falls_back(cls, "raised ValueError: broken")
 
 
+FENCED = BODY.replace(
+    "    grid =",
+    "    if n == 24:\n        raise NotImplementedError('outside the verified domain')\n    grid =",
+)
+
+
+def test_a_kernel_hands_back_what_no_probe_ran_and_stays(write, monkeypatch) -> None:
+    monkeypatch.setenv("KERNELLLM_STRICT", "1")
+    module = write(kernel_text(FENCED))().eval().requires_grad_(False)
+    assert module(X[:2]).max() > 50
+    assert module(X[:3]).max() < 50
+    assert module(X[:3]).max() < 50
+    assert module(X).max() > 50
+
+
 def test_a_stale_kernel(write, tmp_path) -> None:
     (tmp_path / "adopted.py").write_text(MODULE)
     (target,) = scan_file(tmp_path / "adopted.py", tmp_path).targets

@@ -48,7 +48,13 @@ class Sanitizer:
     def watching(self) -> Iterator[None]:
         """A context in which launches are checked."""
         builder = InterpreterBuilder
-        names = ("create_masked_load", "create_masked_store", "create_atomic_rmw", "create_atomic_cas")
+        names = (
+            "create_masked_load",
+            "create_masked_store",
+            "create_atomic_rmw",
+            "create_atomic_cas",
+            "create_ptr_to_int",
+        )
         before = {name: getattr(builder, name) for name in names}
         convert, launch = interpreter._implicit_cvt, interpreter.GridExecutor.__call__
 
@@ -98,6 +104,10 @@ class Sanitizer:
             result = before["create_atomic_cas"](builder, real, expected, value, order, scope)
             return self._seen(result, number, np.asarray(valid.data, bool))
 
+        def to_integer(builder: Any, pointers: Any, *rest: Any) -> Any:
+            self._report(f"`{self._kernel}` makes an integer of an address, on which no result may depend")
+            return before["create_ptr_to_int"](builder, pointers, *rest)
+
         def checked(executor: Any, *args: Any, **kwargs: Any) -> Any:
             self._start(executor, args, kwargs)
             with self._allocations.paused():
@@ -105,7 +115,7 @@ class Sanitizer:
             self._find_race()
             return result
 
-        for name, patch in zip(names, (load, store, update, swap), strict=True):
+        for name, patch in zip(names, (load, store, update, swap, to_integer), strict=True):
             setattr(builder, name, patch)
         interpreter._implicit_cvt, interpreter.GridExecutor.__call__ = pointer, checked
         try:

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 
 from kernelllm_judge.core.domains import INTERPRETED_ELEMENTS, INTERPRETED_ROWS, covers, interpretable
@@ -9,7 +7,6 @@ from kernelllm_judge.policy import Policy
 from kernelllm_judge.rules.catalog import RULES
 from kernelllm_judge.rules.outputs import Nonfinite, Stress
 from kernelllm_judge.rules.rule import SupportedCase
-from kernelllm_judge.rules.sizes import MOST_COMPARED, Sizes
 from kernelllm_judge.truth.probes import Limits, Probe, elements, fit, smaller
 from kernelllm_judge.truth.stress import NEAR_DUPLICATES, PLANTED, TRANSFORMS
 from kernelllm_judge.truth.variations import OTHERS_FOR_FIXED
@@ -24,9 +21,9 @@ def domain(shape=("batch", "seq", 64), dims=None, attributes=None, dtype="float3
     )
 
 
-def supported(case, ranges, open_attributes, policy, limits, seed, nonfinite=True, compared=()):
+def supported(case, ranges, open_attributes, policy, limits, seed, nonfinite=True):
     main = fit(case, ranges, limits.elements)
-    return SupportedCase(case, ranges, main, open_attributes, policy, limits, seed, nonfinite, compared)
+    return SupportedCase(case, ranges, main, open_attributes, policy, limits, seed, nonfinite)
 
 
 def plan(*args, **kwargs):
@@ -100,76 +97,6 @@ def test_the_largest_sizes_that_ship_are_asked_together_where_programs_are_slow(
     assert {"batch": INTERPRETED_ROWS, "seq": INTERPRETED_ELEMENTS // INTERPRETED_ROWS} in sizes
     assert max(s["batch"] for s in sizes) == shipped.dims["batch"][1]
     assert max(s["seq"] for s in sizes) == shipped.dims["seq"][1]
-
-
-def beside(*numbers, elements=1 << 20, seed=0, case=CASE):
-    """The sizes that are only tried because a candidate compares something with these numbers."""
-    limits = Limits(elements, 512)
-    there = supported(case, covers(case.domain, case), (), Policy(), limits, seed, compared=numbers)
-    without = {sizes_of(p) for p in plan_case(replace(there, compared=()), [Sizes()]).further}
-    return {sizes_of(p) for p in plan_case(there, [Sizes()]).further} - without
-
-
-def sizes_of(probe):
-    return tuple(size for _, size in probe.sizes)
-
-
-def test_both_sides_of_a_number_that_is_compared_are_tried():
-    found = beside(100)
-    assert {(1, 99), (1, 100), (1, 101), (8, 99), (8, 100), (8, 101)} <= found
-    assert {(8, 12), (8, 13)} <= found  # 8 * 12 rows and 8 * 13
-    assert {(1, 2)} <= found  # 128 elements; 64 are a row of the smallest sizes
-    assert {sizes for sizes in found if sizes[0] > 16 or sizes[1] > 512} == set()
-
-
-def test_products_of_dimensions_are_brought_to_the_number():
-    assert {(1, 31), (1, 32)} <= beside(32 * 64 - 1)  # elements, in rows of 64
-    assert {(8, 500), (8, 501)} <= beside(500 * 8)
-    assert {(15, 256), (16, 256)} <= beside(16 * 256)
-
-
-def test_a_dimension_that_comes_twice_grows_with_its_square():
-    case = Case("default", "float32", domain(("n", "n"), {"n": (1, 512)}), {"n": 256})
-    assert {(22,), (23,)} <= beside(500, case=case)  # 22² < 500 < 23²
-
-
-def test_multiples_of_a_number_are_tried():
-    assert {(1, 500), (8, 500), (1, 200), (8, 200)} <= beside(100)
-
-
-def test_multiples_next_to_another_number_and_products_are_tried():
-    assert {(8, 256), (8, 264), (1, 256), (1, 264)} & beside(8, 257)
-    assert {(8, 384), (1, 384)} <= beside(128, 3)
-
-
-@pytest.mark.parametrize(("number", "largest"), [(64, 5), (125, 6), (216, 7)])
-def test_the_root_of_a_cube_is_exact(number, largest):
-    case = Case("default", "float32", domain(("n", "n", "n"), {"n": (1, 64)}), {"n": 32})
-    assert {(largest - 1,), (largest,)} <= beside(number, case=case)
-
-
-def test_two_numbers_are_tried_together():
-    found = set().union(*(beside(5, 300, seed=seed) for seed in range(10)))
-    assert any(abs(batch - 5) <= 1 and abs(seq - 300) <= 1 for batch, seq in found)
-
-
-def test_of_many_numbers_each_is_tried_before_another_one_twice():
-    numbers = [17 * number for number in range(2, 26)]
-    found = beside(*numbers)
-    assert len(found) <= MOST_COMPARED
-    assert all(beside(number) & found for number in numbers)
-
-
-def test_of_many_numbers_some_are_tried_and_nobody_knows_which():
-    first, second = (beside(*range(3, 2000), seed=seed) for seed in (1, 2))
-    assert MOST_COMPARED - 3 < len(first) <= MOST_COMPARED
-    assert len(first & second) < MOST_COMPARED / 2
-
-
-def test_sizes_beside_a_number_fit_the_budget():
-    assert max(batch * seq * 64 for batch, seq in beside(200, elements=1 << 12)) <= 1 << 12
-    assert not beside(10**6)
-    assert not beside(100, case=Case("default", None, domain((8, 64), {}), {}))
 
 
 def test_ever_smaller_sizes_stay_inside_the_ranges():

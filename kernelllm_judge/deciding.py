@@ -1,0 +1,214 @@
+"""Sees to it that nothing ships that no probe ran: every decision in a candidate's Python code was seen either way.
+
+What the probes of all rules did not see is sought at other sizes: the worker makes many calls with launches left out, and where
+one decides otherwise, a probe there is run and compared. What is still not seen then is replaced: the original runs there.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kernelllm_judge.core.kernel_module import DIGEST_LINE, stamped
+from kernelllm_judge.core.records import Check, TensorSpec
+from kernelllm_judge.coverage.decisions import Decision as Decided
+from kernelllm_judge.coverage.decisions import Outcome, fenced, find_decisions
+from kernelllm_judge.findings import Decision, Findings
+from kernelllm_judge.handle import WorkerDied
+from kernelllm_judge.plans import Plan
+from kernelllm_judge.run.call import Judging, decided, upload
+from kernelllm_judge.truth.probes import Probe, elements
+
+RULE = "decisions"
+
+SECONDS = 2.0
+"""For how long sizes are tried at which a candidate may decide otherwise."""
+
+MOST_PROBES = 16
+"""Probes that are run at such sizes, at most."""
+
+MOST_BESIDE = 8
+"""Probes beside changes, at most; of more, randomly chosen ones."""
+
+Missing = dict[int, set[Outcome]]
+"""Outcomes that no compared call had, by the number of a decision."""
+
+
+def missing(source: str, findings: Findings) -> Missing:
+    """Returns what is still not seen of a candidate's decisions."""
+    lacking = {}
+    for decision in find_decisions(source):
+        seen = findings.decided.get(decision.number, set())
+        if not seen and decision.kind != "handler":
+            continue  # never reached, so that it lies behind another one; or it was no truth value
+        if left := set(decision.outcomes) - seen:
+            lacking[decision.number] = left
+    return lacking
+
+
+def probes_for(source: str, lacking: Missing, judging: Judging, plan: Plan) -> list[Probe]:
+    """Returns probes of a case at sizes at which a candidate decides otherwise, or passes other numbers to its launches.
+
+    First as few as show all outcomes that were not seen; then both sides of where an outcome changes, and where a number is
+    another one than at both sides.
+    """
+    policy = judging.policy
+    sizes = list(_sizes(source, plan, policy.gpu_elements if judging.on_gpu else policy.cpu_elements))
+    template = upload(judging, judging.references.prepare(plan.main[0])).arguments
+    calls = [_call(plan, template, each) for each in sizes]
+    reply = judging.worker.request("decide", calls=calls, seconds=SECONDS)
+    found = list(zip(sizes, _tried(reply), strict=False))
+    chosen: list[dict[str, int]] = []
+    left = {(number, outcome) for number, outcomes in lacking.items() for outcome in outcomes}
+    while left and len(chosen) < MOST_PROBES:
+        best, tried = max(found, key=lambda pair: len(left & pair[1].outcomes), default=({}, None))
+        if tried is None or not left & tried.outcomes:
+            break
+        chosen.append(best)
+        left -= tried.outcomes
+    beside = [each for each in _changes(found, plan) if each not in chosen]
+    chosen += judging.rng.sample(beside, min(MOST_BESIDE, len(beside)))
+    return [replace(plan.main[0], sizes=tuple(each.items()), rule=RULE) for each in chosen]
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """What a call at some sizes did."""
+
+    outcomes: frozenset[tuple[int, Outcome]]
+    passed: tuple[float, ...]
+    """The numbers that its launches got, one after the other."""
+
+
+def _tried(reply: Mapping[str, Any]) -> Iterator[_Tried]:
+    """Reads a worker's reply to ``decide``. Raises ``WorkerDied`` if it is no valid report."""
+    calls = reply.get("calls")
+    for each in calls if isinstance(calls, list) else []:
+        passed = each.get("passed") if isinstance(each, dict) else None
+        if not (isinstance(passed, list) and all(isinstance(launch, list) for launch in passed)):
+            raise WorkerDied("its reply to `decide` is not a valid report")
+        outcomes = frozenset((number, outcome) for number, outcome, _ in decided(each.get("decided")))
+        yield _Tried(outcomes, tuple(itertools.chain(*passed)))
+
+
+def _changes(found: Sequence[tuple[dict[str, int], _Tried]], plan: Plan) -> list[dict[str, int]]:
+    """Returns the sizes at both sides of where one more step along a dimension changes what is decided, or a number twice."""
+    changes = []
+    for name in plan.ranges:
+        lines: dict[tuple[int, ...], list[tuple[dict[str, int], _Tried]]] = {}
+        for sizes, tried in found:
+            lines.setdefault(tuple(size for other, size in sizes.items() if other != name), []).append(
+                (sizes, tried)
+            )
+        for line in lines.values():
+            line.sort(key=lambda pair: pair[0][name])
+            for (before, a), (after, b) in itertools.pairwise(line):
+                if a.outcomes != b.outcomes and after[name] == before[name] + 1:
+                    changes += [before, after]
+            for (_, a), (sizes, b), (_, c) in zip(line, line[1:], line[2:], strict=False):
+                if any(x == z != y for x, y, z in zip(a.passed, b.passed, c.passed, strict=False)):
+                    changes.append(sizes)
+    return [each for number, each in enumerate(changes) if each not in changes[:number]]
+
+
+def refuse(source: str, lacking: Missing, judging: Judging, plans: Sequence[Plan]) -> None:
+    """Ends the judging where decisions were seen one way only. ``Findings.fence`` is then what may be judged in its place.
+
+    Raises:
+        Decision: there are such decisions.
+    """
+    decisions = {each.number: each for each in find_decisions(source)}
+    broken = "; ".join(decisions[number].describe(left) for number, left in sorted(lacking.items()))
+    if kept := _unfenceable(source, lacking, judging, plans, decisions):
+        reason = f"no probe took a decision the other way, and the original cannot run there, because {kept}: {broken}"
+        raise Decision("inconclusive", "correctness", reason)
+    seen = {number: judging.findings.decided.get(number, set()) for number in lacking}
+    text = fenced(source, seen)
+    judging.findings.fence = stamped(text) if DIGEST_LINE in source else text
+    check = Check(
+        "decisions seen either way", False, None, None, f"no probe took a decision the other way: {broken}"
+    )
+    judging.findings.record(RULE, check)
+
+
+def _unfenceable(
+    source: str,
+    lacking: Missing,
+    judging: Judging,
+    plans: Sequence[Plan],
+    decisions: Mapping[int, Decided],
+) -> str:
+    """Says why the original cannot run in place of what was not seen; empty where it can."""
+    tree = ast.parse(source)
+    lines = [decisions[number].line for number in lacking]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Try) and any(_lies_in(node.body, line) for line in lines):
+            return "an exception is caught there"
+        if isinstance(node, ast.FunctionDef) and any(_lies_in(node.body, line) for line in lines):
+            if "backward" not in node.name:
+                continue
+            return "it is in a backward pass"
+    if judging.findings.in_backward & lacking.keys():
+        return "it is in a backward pass"
+    if any(judging.references.prepare(plan.main[0]).updates.names for plan in plans):
+        return "buffers may have been updated before"
+    return ""
+
+
+def _lies_in(body: Sequence[ast.stmt], line: int) -> bool:
+    return bool(body) and body[0].lineno <= line <= (body[-1].end_lineno or 0)
+
+
+def _call(plan: Plan, template: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
+    """Returns the arguments of a call at other sizes, as the worker reads them."""
+    specs = plan.case.domain.inputs
+    arguments = dict(template)
+    for name, value in template.items():
+        spec = specs.get(name)
+        if isinstance(value, dict) and isinstance(spec, TensorSpec):
+            shape = [sizes[size] if isinstance(size, str) else size for size in spec.shape]
+            arguments[name] = {"empty": shape, "of": spec.dtype}
+    return arguments
+
+
+def _sizes(source: str, plan: Plan, most: int) -> Iterator[dict[str, int]]:
+    """Yields sizes inside the ranges that a candidate supports, and no larger than probes are.
+
+    For each dimension, with the others at their smallest, at the main sizes and at larger ones: what lies beside the
+    numbers in the source and beside powers of two, the ends, and small sizes.
+    """
+    low = {name: ends[0] for name, ends in plan.ranges.items()}
+    main = dict(plan.main[0].sizes)
+    beside = {number + step for number in _numbers(source) for step in (-1, 0, 1)}
+    larger = {name: min(2 * main[name] + 1, ends[1]) for name, ends in plan.ranges.items()}
+    done = set()
+    for others, name in itertools.product((low, main, larger), plan.ranges):
+        first, last = plan.ranges[name]
+        factor = elements(plan.case.domain, {**others, name: 1})
+        wanted = [first, last, *beside, *(number // factor + step for number in beside for step in (0, 1))]
+        wanted += [(1 << power) + step for power in range(last.bit_length()) for step in (-1, 0, 1)]
+        wanted += range(first, min(last, first + 256) + 1)
+        for size in dict.fromkeys(each for each in wanted if first <= each <= last):
+            sizes = {**others, name: size}
+            if (key := tuple(sizes.items())) not in done and elements(plan.case.domain, sizes) <= most:
+                done.add(key)
+                yield sizes
+
+
+def _numbers(source: str) -> set[int]:
+    """Returns the whole numbers in a source, and the products of two that are written as such."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Constant(value=int(number)) if number < 1 << 40:
+                found.add(number)
+            case ast.BinOp(left=ast.Constant(value=int(a)), op=ast.Mult(), right=ast.Constant(value=int(b))):
+                found.add(a * b)
+            case ast.BinOp(
+                left=ast.Constant(value=int(a)), op=ast.LShift(), right=ast.Constant(value=int(b))
+            ) if b < 40:
+                found.add(a << b)
+    return found
