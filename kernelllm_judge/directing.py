@@ -32,6 +32,9 @@ MOST_TRIES = 48
 UNFORCED = frozenset({"cast", "step"})
 """Kinds of decisions whose outcome cannot be forced."""
 
+FIRST = 4
+"""Directions that follow from how near operands came and are tried before those that always are."""
+
 IN_VAIN = 3
 """Probes at which a decision made no difference, until it is taken to make none."""
 
@@ -50,7 +53,7 @@ COMMON = (
     Direction("rows =", 0.0),
     Direction("values =", 0.0),
 )
-"""What is tried wherever nothing nearer is known."""
+"""What is tried at every site."""
 
 
 @dataclass
@@ -124,14 +127,16 @@ class Search:
         pairs = site.pairs or self.sites.beside(site)
         plain = [pair for pair in pairs if pair[0].directed is None] or pairs
         nearest = sorted(plain, key=lambda pair: abs(pair[1] - pair[2]))[:1]
-        for _, a, b in () if site.decided and not site.whole else nearest:
-            yield from _across(site, a, b, self._floats())
+        known = nearest if site.whole or not site.decided else []
+        across = [way for _, a, b in known for way in _across(site, a, b, self._floats())]
         if site.whole:
+            yield from across
             return
+        yield from across[:FIRST]
         for probe, a, b in pairs[-6:]:
             if probe.directed and probe.directed.way in ("×", "one ×") and a and 0 < abs(b / a) < math.inf:
                 yield replace(probe.directed, amount=_rounded(probe.directed.amount * _beyond(b / a)))
-        yield from COMMON
+        yield from (*COMMON, *across[FIRST:])
 
     def _floats(self) -> list[str]:
         specs = self.plan.case.domain.inputs
