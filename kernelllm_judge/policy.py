@@ -52,7 +52,7 @@ class Policy:
     gpu_row: int = 1 << 31
     """Largest size of a single dimension on a GPU: in effect unbounded."""
     seeds: int = 2
-    """Random draws of inputs at every case's main sizes, besides two near-duplicates of the last."""
+    """Random draws of inputs at every case's main sizes."""
     gpu_stress_elements: int = 1 << 16
     """Elements of a stressed input on a GPU, where free dimensions allow it."""
     cpu_stress_elements: int = 1 << 11

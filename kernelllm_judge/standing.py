@@ -28,7 +28,16 @@ allowed; what Triton's interpreter does and checks; how speed is measured."""
 
 NO_FAULT = frozenset(
     [
-        *("static check", "supports", "decisions", "launches", "decoy", "torch's share", "memory held"),
+        *(
+            "static check",
+            "supports",
+            "state kept",
+            "decisions",
+            "launches",
+            "decoy",
+            "torch's share",
+            "memory held",
+        ),
         *("device time", "clocks", "roofline", "speed"),
     ]
 )
@@ -52,6 +61,8 @@ class Change:
 
 
 CHANGES: tuple[Change, ...] = (
+    Change("state kept", 1, "stricter", "what a call leaves behind is looked for when it has run"),
+    Change("static check", 2, "looser", "state is looked for when a call has run"),
     Change("decisions", 1, "stricter", "what no probe ran does not ship"),
     Change("surroundings", 2, "stricter", "every state in which kernels run is tried"),
 )

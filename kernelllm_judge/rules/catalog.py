@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from kernelllm_judge.rules.again import Alignment, FreshAddress, Repeat
-from kernelllm_judge.rules.effects import BuffersUpdated, InputsKept, Surroundings
+from kernelllm_judge.rules.effects import BuffersUpdated, InputsKept, StateKept, Surroundings
 from kernelllm_judge.rules.gradients import GradientsRule
 from kernelllm_judge.rules.memory import Aliasing, Guards, Memory, MemoryHeld
 from kernelllm_judge.rules.outputs import (
     Attributes,
     FixedInputs,
     IntegerInputs,
-    NearDuplicate,
     Nonfinite,
     Stress,
     Types,
@@ -34,11 +33,11 @@ RULES: tuple[Rule, ...] = (
     Memory(),
     Types(),
     Launches(),
+    StateKept(),
     InputsKept(),
     BuffersUpdated(),
     Guards(),
     Values(),
-    NearDuplicate(),
     FixedInputs(),
     IntegerInputs(),
     Weights(),

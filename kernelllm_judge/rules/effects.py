@@ -71,6 +71,25 @@ class BuffersUpdated(Rule):
 
 
 @dataclass(frozen=True)
+class StateKept(Rule):
+    """What a call leaves behind in the module's names, another one could read; no probe shows what the thousandth call does."""
+
+    name = "state kept"
+    says = "a call leaves nothing behind that a later one could read, but what caches plain values by plain arguments"
+
+    def check_run(self, run: ProbeRun) -> None:
+        """Reads what the worker reports."""
+        kept = run.reply.get("kept")
+        if not isinstance(kept, list):
+            raise WorkerDied("its reply to `run` is not a valid report")
+        held = " and ".join(f"{each!s:.120}" for each in kept[:2])
+        findings = run.judging.findings
+        findings.require(
+            self.name, "keeps nothing between calls", not kept, f"it keeps {held}, at {run.where}"
+        )
+
+
+@dataclass(frozen=True)
 class Surroundings(Rule):
     """No call depends on what differs between a judge's process and a user's, nor changes it."""
 

@@ -12,7 +12,7 @@ from kernelllm_judge.run.call import ProbeRun
 from kernelllm_judge.run.comparison import check_outputs
 from kernelllm_judge.shared import leaves
 from kernelllm_judge.truth.probes import Probe, elements, fit, rows
-from kernelllm_judge.truth.stress import NEAR_DUPLICATES, PLANTED, WHOLE_HALVES
+from kernelllm_judge.truth.stress import PLANTED, WHOLE_HALVES
 from kernelllm_judge.truth.variations import NAMED, OTHERS_FOR_FIXED, OUT_OF_RANGE, REPEATED
 from kernelllm_judge.truth.weights import ACROSS_ONE, NEGATIVE, OTHER, SIGNED, WITH_NAN
 
@@ -87,24 +87,6 @@ class Values(OutputRule):
         return [
             supported.probe(self.name, supported.main, number) for number in range(1, supported.policy.seeds)
         ]
-
-
-@dataclass(frozen=True)
-class NearDuplicate(OutputRule):
-    """Outputs are right where a kernel that knows inputs by some of their values would be wrong."""
-
-    name = "near-duplicate"
-    says = "outputs are right for inputs that differ from earlier ones in a few values only"
-    main = True
-    context = "after inputs that differ in a few values only, "
-
-    def probes(self, supported: SupportedCase) -> Iterable[Probe]:
-        """Returns probes with the last seed's inputs but for a few values, to run right after that one.
-
-        The few values are in other places each time, so at most one probe changes all that a kernel looks at.
-        """
-        last = supported.policy.seeds - 1
-        return [supported.probe(self.name, supported.main, last, stress=kind) for kind in NEAR_DUPLICATES]
 
 
 class KindsRule(OutputRule):

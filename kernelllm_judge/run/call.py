@@ -26,7 +26,7 @@ STRANGE = frozenset({"stress", "nonfinite", "weights", "attributes", "integer in
 Reply = dict[str, Any]
 """A worker's reply. Untrusted."""
 
-TUNED = frozenset({"sizes", "near-duplicate", "memory"})
+TUNED = frozenset({"sizes", "values", "memory"})
 """Rules at whose probes the interpreter runs all configurations of autotuned kernels."""
 
 _REPORTED = [[int, outcome, bool] for outcome in (bool, int, str)]

@@ -232,7 +232,7 @@ INSIDE_TORCH = frozenset(
     _post_accumulate_grad_hooks _python_dispatch _reduce_ex_internal _rev_view_func_unsafe
     _sparse_mask_projection _to_dense _to_sparse _to_sparse_bsc _to_sparse_bsr _to_sparse_csc _to_sparse_csr
     _typed_storage _use_count _values _view_func _view_func_unsafe apply_ as_subclass ccol_indices coalesce
-    col_indices crow_indices dense_dim dequantize eig geqrf get_buffer get_parameter
+    col_indices const_data_ptr crow_indices data_ptr dense_dim dequantize eig geqrf get_buffer get_parameter
     get_submodule grad grad_dtype grad_fn hash_tensor int_repr ipu is_coalesced is_distributed is_inference
     is_ipu is_leaf is_maia is_mkldnn is_mps is_mtia is_nested is_pinned is_quantized is_set_to is_shared
     is_vulkan is_xla is_xpu lstsq map2_ map_ module_load mtia new numpy orgqr ormqr output_nr pin_memory

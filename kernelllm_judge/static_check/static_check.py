@@ -19,7 +19,6 @@ from kernelllm_judge.static_check.addresses import made_up_addresses
 from kernelllm_judge.static_check.allowed import BUILTINS, DUNDERS, ENUMERATIONS, NAMESPACES
 from kernelllm_judge.static_check.attributes import attribute, class_definition, is_dunder, is_guarded
 from kernelllm_judge.static_check.scopes import ScopedNode, TooManyAliases, paths, scoped_nodes
-from kernelllm_judge.static_check.state import find_kept_state
 
 LONGEST_SOURCE = 1 << 20
 """Most characters of a kernel module, to bound the time of the check."""
@@ -92,8 +91,7 @@ def _read(tree: ast.Module) -> list[Violation]:
             *pytest_name(scoped.node),
         ]
         violations += [Violation(line, reason) for reason in reasons]
-    more = [*find_kept_state(nodes), *made_up_addresses(nodes)]
-    return violations + [Violation(line, reason) for line, reason in more]
+    return violations + [Violation(line, reason) for line, reason in made_up_addresses(nodes)]
 
 
 def _node(scoped: ScopedNode, asked_whether_main: Collection[int]) -> Iterator[str]:

@@ -94,7 +94,7 @@ class Inputs:
                 f"its input `{constant[0]}` has the same values at every seed, and it accepts no others: "
                 "draw it at random, or make it a plain value"
             )
-        if not changes and probe.rule != "near-duplicate":
+        if not changes:
             nothing = probe.stress == OTHERS_FOR_FIXED or not any(
                 isinstance(v, torch.Tensor) for v in drawn.values()
             )

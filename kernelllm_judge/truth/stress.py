@@ -18,10 +18,6 @@ Rows = torch.Tensor
 Transform = Callable[[Rows, torch.Generator, float], Rows]
 """Takes rows, a source of random numbers, and the largest number of the input's dtype."""
 
-NEAR_DUPLICATES = ("other values in a few even places", "other values in a few odd places")
-"""Names of the changes that make a near-duplicate input: other values of the same kind in a few places, so
-that a kernel which recognises inputs by some of their values takes it for an earlier one."""
-
 SEEN = 1 << 22
 """Elements of a large tensor that show what kind of values it holds."""
 
@@ -58,7 +54,7 @@ def changed(value: torch.Tensor, name: str, seed: int) -> torch.Tensor:
 
     Args:
         value: any floating tensor.
-        name: a key of ``TRANSFORMS`` or ``PLANTED``, or ``NEAR_DUPLICATE``.
+        name: a key of ``TRANSFORMS`` or ``PLANTED``.
         seed: the judge's secret; the same rows of several inputs are changed alike.
     """
     generator = torch.Generator(value.device).manual_seed(seed)
@@ -67,10 +63,7 @@ def changed(value: torch.Tensor, name: str, seed: int) -> torch.Tensor:
     if name in PLANTED:
         return plant(wide, PLANTED[name], generator).to(value.dtype).reshape(value.shape)
     largest = torch.finfo(value.dtype).max
-    if name in NEAR_DUPLICATES:
-        wide = _few_others(wide, generator, NEAR_DUPLICATES.index(name))
-    else:
-        wide = TRANSFORMS[name](wide, generator, largest)
+    wide = TRANSFORMS[name](wide, generator, largest)
     return wide.clamp(-largest, largest).to(value.dtype).reshape(value.shape)
 
 
@@ -91,21 +84,6 @@ def plant(rows: Rows, values: tuple[tuple[float, ...], ...], generator: torch.Ge
         for number, value in enumerate(row_values):
             planted[row, columns[number * some : (number + 1) * some]] = value
     return planted
-
-
-def _few_others(rows: Rows, generator: torch.Generator, parity: int) -> Rows:
-    # Enough for a sum over all elements to differ, and so few that a sample of places probably stays the
-    # same. Even places in one near-duplicate, odd ones in the other: some place stays the same in one of them.
-    values = rows.flatten().clone()
-    count = max(1, min(max(4, len(values) // 256), len(values) // 4))
-    half = max(1, (len(values) - parity + 1) // 2)
-    places = (2 * torch.randint(half, (count,), generator=generator, device=rows.device) + parity).clamp(
-        max=len(values) - 1
-    )
-    factors = torch.rand(count, generator=generator, device=rows.device) * 2 - 1
-    largest = torch.maximum(values.max(), -values.min())
-    values[places] = (largest * (factors + factors.sign()) / 2).to(values.dtype)
-    return values.reshape(rows.shape)
 
 
 def _extreme(rows: Rows, generator: torch.Generator, largest: float) -> Rows:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from kernelllm_judge.truth.rows import CHUNK
-from kernelllm_judge.truth.stress import NEAR_DUPLICATES, PLANTED, changed, real_valued
+from kernelllm_judge.truth.stress import PLANTED, changed, real_valued
 
 REPEATED = "few different values"
 """Changes integers and booleans row by row: to the least, the largest, one or random values of their own."""
@@ -162,8 +162,6 @@ def _ways(value: torch.Tensor, kind: str, is_fixed: bool, device: str | torch.de
         limits = torch.iinfo(value.dtype)
         within = [v for v in _OUTSIDE if limits.min <= min(v) and max(v) <= limits.max]
         return [partial(_with, values=values) for values in within]
-    if kind in NEAR_DUPLICATES and not real_valued(value):
-        return [] if is_fixed else [partial(_few_redrawn, parity=NEAR_DUPLICATES.index(kind))]
     if value.is_floating_point() and _is_finite(value, device):
         return [lambda tensor, seed, _: changed(tensor, kind, seed)]
     return []
@@ -226,20 +224,6 @@ def _drawn_like(
     low, high = span.ends
     low = min(low, 0) if low == high else low
     return torch.randint(low, high + 1, shape, generator=generator, device=tensor.device, dtype=tensor.dtype)
-
-
-def _few_redrawn(tensor: torch.Tensor, seed: int, span: Span, parity: int) -> torch.Tensor:
-    """Returns the tensor with other values of the input's own range in a few even or odd places."""
-    flat = tensor.flatten().clone()
-    places = torch.arange(parity, len(flat), max(2, 2 * (len(flat) // 16)), device=tensor.device)
-    generator = torch.Generator(tensor.device).manual_seed(seed)
-    if tensor.is_floating_point():
-        share = torch.rand(len(places), generator=generator, device=tensor.device).to(tensor.dtype)
-        low, high = span.ends
-        flat[places] = low + share * (high - low)
-    else:
-        flat[places] = _drawn_like(tensor, places.shape, generator, span)
-    return flat.reshape(tensor.shape)
 
 
 def _near(tensor: torch.Tensor, seed: int, span: Span, step: int) -> torch.Tensor:

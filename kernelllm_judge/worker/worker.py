@@ -31,6 +31,7 @@ from kernelllm_judge.worker.announcing import Announcer
 from kernelllm_judge.worker.backward import BothPasses, Waiting
 from kernelllm_judge.worker.coverage import Coverage
 from kernelllm_judge.worker.errors import describe
+from kernelllm_judge.worker.kept import Kept
 from kernelllm_judge.worker.launches import LaunchRecorder, milliseconds
 from kernelllm_judge.worker.stand_in import Builder, read_only_list
 from kernelllm_runtime.states import entered
@@ -56,6 +57,7 @@ class Worker:
         self.compile_target = compile_target
         self.block = torch.empty(0)
         self.module = ModuleType("none")
+        self.kept = Kept(self.module)
         self.instance: Any = None
         self.state_tensors: dict[str, torch.Tensor] = {}
         self.asked: list[str] = []
@@ -115,6 +117,7 @@ class Worker:
         self.module = importlib.util.module_from_spec(spec)
         sys.modules["kernel_module"] = self.module
         self.coverage.load(self.module, request["source"], str(path))
+        self.kept = Kept(self.module)
         if not callable(getattr(self.module, "forward", None)):
             raise TypeError("the kernel module has no function `forward`")
         return {"ok": True}
@@ -184,6 +187,7 @@ class Worker:
             "launches": self.launches.count - before,
             "left": left,
             "asked": self.asked[:2],
+            "kept": [] if request["how"] == "timed" else self.kept.changed()[:2],
             "decided": self.coverage.taken(),
         }
         self.asked.clear()

@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 SUBJECTS = HERE / "subjects"
 
 _FIELDS = {
-    "honest": ({"style"}, {"style"}),
+    "honest": ({"style", "device"}, {"style"}),
     "fenced": ({"trick", "proof", "device"}, {"trick", "proof"}),
     "cheats": (
         {"family", "trick", "rule", "only static check", "static check", "device", "proof"},
@@ -134,11 +134,11 @@ def _entry(name: str, folder: str, fields: Mapping[str, str], text: str, subject
         raise ValueError(f"{name}: it has the fields {sorted(fields)}")
     if subject not in subjects.files and subject not in subjects.edits:
         raise ValueError(f"{name}: it has no subject")
-    if folder == "honest":
-        return Entry("honest", subject, name, text, fields["style"])
     device: Literal["any", "cpu", "cuda"] = "any"
     if (named := fields.get("device", device)) in ("cpu", "cuda"):
         device = named
+    if folder == "honest":
+        return Entry("honest", subject, name, text, fields["style"], device=device)
     proof = fields.get("proof", "")
     if folder == "fenced":
         return Entry("fenced", subject, name, text, fields["trick"], device=device, proof=proof)

@@ -21,7 +21,7 @@ def test_the_command_judges_without_the_static_check_and_with_it(capsys):
 
 def test_launches_are_counted_in_repeated_calls_too():
     [entry] = load("hinge_loss__keyed_by_values")
-    [outcome] = CorpusJudge("cpu").judge([entry], frozenset({"static check", "near-duplicate", "decoy"}))
+    [outcome] = CorpusJudge("cpu").judge([entry], frozenset({"static check", "state kept", "decoy"}))
     assert outcome.caught == "launches"
     assert "other addresses" in outcome.reason
 

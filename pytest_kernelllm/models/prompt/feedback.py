@@ -33,7 +33,7 @@ ADVICE = {
     "torch's share": "Move the arithmetic into Triton kernels; torch may allocate, view, copy and cast.",
     "device time": "Move the arithmetic into Triton kernels; torch may allocate, view, copy and cast.",
     "decoy": "The kernels have to compute the result.",
-    "near-duplicate": "Compute every call anew; keep nothing of earlier calls.",
+    "state kept": "Compute every call anew; keep nothing of earlier calls.",
     "fresh address": "Compute every call anew; keep nothing of earlier calls.",
     "recheck": "Compute every call anew; keep nothing of earlier calls.",
     "repeat": "Programs run in any order and beside each other: let none depend on another.",

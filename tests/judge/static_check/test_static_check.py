@@ -287,7 +287,7 @@ HARMLESS = [
     "def f(self):\n    s = self.linear.parametrizations.weight[0]\n    return s._u, self.blocks['up'][1]._scale",
     "def f(self):\n    return self.blocks['down-1'].weight, self.get_parameter('lambda'), [*self.blocks.items()]",
     "def f(self):\n    return torch.return_types.max((self.a, self.b)), torch.return_types.sort([self.a, self.b])",
-    "def f(x):\n    y = x.clone()\n    y.add_(1).mul_(2)\n    return y.data_ptr(), y.dtype.itemsize",
+    "def f(x):\n    y = x.clone()\n    y.add_(1).mul_(2)\n    return y.dim(), y.dtype.itemsize",
     "def f(x):\n    with torch.cuda.device(x.device):\n        return torch.cuda.get_device_properties(x.device).multi_processor_count",
     "DEVICE = triton.runtime.driver.active.get_active_torch_device()",
     "raise ValueError('{} and {n}'.format(1, n=2) + f'{BLOCK}' + '%s' % BLOCK)",

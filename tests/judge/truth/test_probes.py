@@ -8,7 +8,7 @@ from kernelllm_judge.rules.catalog import RULES
 from kernelllm_judge.rules.outputs import Nonfinite, Stress
 from kernelllm_judge.rules.rule import SupportedCase
 from kernelllm_judge.truth.probes import Limits, Probe, elements, fit, smaller
-from kernelllm_judge.truth.stress import NEAR_DUPLICATES, PLANTED, TRANSFORMS
+from kernelllm_judge.truth.stress import PLANTED, TRANSFORMS
 from kernelllm_judge.truth.variations import OTHERS_FOR_FIXED
 
 
@@ -63,7 +63,7 @@ def test_what_is_not_covered_is_named(support, reason):
 def test_probes_stay_inside_the_ranges_and_the_budget():
     budget = 1 << 12
     probes = plan(CASE, covers(domain(), CASE), (), Policy(), Limits(budget, 512), 0)
-    assert len({p.seed for p in probes}) == len(probes) - 2  # but for the near-duplicates'
+    assert len({p.seed for p in probes}) == len(probes)
     for probe in probes:
         sizes = dict(probe.sizes)
         assert 1 <= sizes["batch"] <= 16
@@ -127,23 +127,12 @@ def test_a_dimension_without_a_prime_below_has_its_low_end():
     assert {dict(p.sizes)["seq"] for p in probes if p.rule == "sizes"} == {14}
 
 
-def test_a_near_duplicate_comes_right_after_what_it_hardly_differs_from():
-    probes = plan(CASE, covers(domain(), CASE), (), Policy(), Limits(1 << 20, 512), 7)
-    place = next(i for i, probe in enumerate(probes) if probe.rule == "near-duplicate")
-    before, *similar = probes[place - 1 : place + 2]
-    for each in similar:
-        assert (each.sizes, each.seed, each.weights) == (before.sizes, before.seed, before.weights)
-    where = "default, batch=8, seq=256, seed 8, inputs with other values in a few"
-    assert [each.describe() for each in similar] == [f"{where} even places", f"{where} odd places"]
-
-
 def test_fixed_shapes_give_seeds_and_kinds_of_inputs_only():
     case = Case("default", None, domain((8, 64), {}), {})
     probes = plan(case, {}, (), Policy(), Limits(1 << 20, 512), 0)
     assert {p.sizes for p in probes} == {()}
     assert {p.rule for p in probes} == {
         "values",
-        "near-duplicate",
         "fixed inputs",
         "weights",
         "stress",
@@ -160,7 +149,7 @@ def test_a_gpu_sees_every_kind_of_stress_and_the_interpreter_a_few():
     interpreted = plan(CASE, ranges, (), policy, Limits(policy.cpu_elements, policy.cpu_row), 0)
     assert {p.stress for p in interpreted if p.rule == "stress"} < set(TRANSFORMS)
     assert len(interpreted) <= 19
-    known = {*TRANSFORMS, *PLANTED, *NEAR_DUPLICATES, OTHERS_FOR_FIXED, ""}
+    known = {*TRANSFORMS, *PLANTED, OTHERS_FOR_FIXED, ""}
     assert all(p.stress in known for p in (*on_gpu, *interpreted))
 
 
@@ -180,9 +169,7 @@ def test_what_cannot_be_made_small_is_stressed_a_little():
     policy = Policy()
     case = Case("default", None, domain((1 << 15, 1 << 15), {}), {})
     probes = plan(case, {}, (), policy, Limits(policy.gpu_elements, policy.gpu_row), 0)
-    assert len(probes) == policy.seeds + len(NEAR_DUPLICATES) + 1 + 2 + len(Stress.few_kinds) + len(
-        Nonfinite.together
-    )
+    assert len(probes) == policy.seeds + 1 + 2 + len(Stress.few_kinds) + len(Nonfinite.together)
 
 
 def test_inputs_known_to_be_finite_are_not_made_otherwise():

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from kernelllm_judge.truth.stress import NEAR_DUPLICATES, PLANTED, TRANSFORMS, changed, real_valued
+from kernelllm_judge.truth.stress import PLANTED, TRANSFORMS, changed, real_valued
 
 
 def drawn(*shape, dtype=torch.float32, seed=0):
@@ -48,17 +48,6 @@ def test_mixed_rows_hold_every_kind_and_are_alike_in_all_inputs():
     assert sum(constant) == 2
     assert sum(len(row.unique()) == 2 for row in out["x"]) == 2
     assert sum(bool((row == 0).any()) for row in out["x"]) == 2
-
-
-@pytest.mark.parametrize("shape", [(2,), (7,), (4, 64), (64, 512)])
-@pytest.mark.parametrize("parity", [0, 1])
-def test_a_near_duplicate_differs_in_a_few_even_or_odd_places(shape, parity):
-    x = drawn(*shape)
-    out = changed(x, NEAR_DUPLICATES[parity], 3)
-    places = (out != x).flatten().nonzero().flatten()
-    assert 1 <= len(places) <= max(4, x.numel() // 256)
-    assert set((places % 2).tolist()) == {parity}
-    assert out.abs().max() <= x.abs().max()
 
 
 def test_low_rows_reach_far_below_zero_and_to_zero():

@@ -1,0 +1,95 @@
+"""What no probe ran does not ship: in-memory judging of real kernels in Triton's interpreter."""
+
+import re
+
+import pytest
+import torch
+from torch import nn
+
+from kernelllm_judge.core.kernel_module import digest
+from pytest_kernelllm import adopt, judge
+
+KERNEL = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def shift_kernel(x_ptr, out_ptr, n, by, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, tl.load(x_ptr + i, i < n) + by, i < n)
+
+
+def forward(self, x):
+    out, n = torch.empty_like(x), x.numel()
+    shift_kernel[(triton.cdiv(n, 256),)](x, out, n, DECIDES, BLOCK=256)
+    return out
+"""
+
+
+class Shift(nn.Module):
+    def forward(self, x):
+        return x + 2.0
+
+
+def values(n: int = 300):
+    return torch.randn(n)
+
+
+def judged(decides, body=KERNEL):
+    return judge(Shift, body.replace("DECIDES", decides), cases=values, dims={"n": (1, 4000)})
+
+
+@pytest.mark.parametrize(
+    "decides",
+    [
+        "3.0 if str(n) == '1777' else 2.0",
+        "3.0 if (n * n + 3 * n) % 99991 == 57702 else 2.0",  # at 1501 only
+    ],
+)
+def test_where_a_decision_fell_one_way_only_the_original_runs_the_other_way(decides):
+    kernel = judged(decides)
+    assert kernel.accepted and "_judged_if(" in kernel.source
+    assert kernel.verdict.fence == "" and digest(kernel.source)
+    with adopt(Shift, kernel):
+        module = Shift()
+        for n in (1, 1501, 1777, 3999):
+            x = torch.randn(n)
+            assert torch.equal(module(x), x + 2.0)
+
+
+def test_a_size_at_which_it_decides_otherwise_is_found_and_tried():
+    kernel = judged("3.0 if str(n).endswith('177') else 2.0")
+    assert (kernel.verdict.verdict, kernel.verdict.rule) == ("rejected", "decisions")
+    assert "177" in kernel.verdict.reason
+
+
+def test_a_number_that_is_another_one_at_one_size_is_found():
+    kernel = judged("2.0 + 0 ** abs(n - 1777)")
+    assert (kernel.verdict.verdict, kernel.verdict.rule) == ("rejected", "decisions")
+    assert "n=1777" in kernel.verdict.reason
+
+
+def test_what_is_right_either_way_ships_as_it_is():
+    kernel = judged("2.0 if n > 100 else 1.0 + 1.0")
+    assert kernel.accepted and "_judged" not in kernel.source
+
+
+def test_where_an_exception_is_caught_the_original_cannot_run_instead():
+    body = KERNEL.replace(
+        "    out, n =",
+        "    by = 2.0\n    try:\n        if str(x.numel()) == '1777':\n            by = 3.0\n"
+        "    except NotImplementedError:\n        by = 3.0\n    out, n =",
+    )
+    kernel = judged("by", body)
+    assert kernel.verdict.verdict == "inconclusive"
+    assert re.search(
+        r"because an exception is caught there: line \d+: `str\(x.numel\(\)\) == '1777'` was never",
+        kernel.verdict.reason,
+    )
+
+
+def test_a_candidate_may_not_report_what_it_decides():
+    body = KERNEL + "\n\ndef more(n):\n    return __kernelllm_decided__(0, 'value', n)\n"
+    assert judged("2.0", body).verdict.verdict == "rejected"
