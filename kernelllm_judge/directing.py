@@ -29,7 +29,7 @@ MOST_RUNS = 20
 MOST_TRIES = 48
 """…and that are tried with the original before."""
 
-UNFORCED = frozenset({"cast", "step"})
+UNFORCED = frozenset({"cast", "step", "sign"})
 """Kinds of decisions whose outcome cannot be forced."""
 
 FIRST = 4

@@ -15,7 +15,9 @@ MOST_SHOWN = 4
 """…and probes at which it fell otherwise."""
 
 KINDS: Mapping[str, int] = {
-    **dict.fromkeys(("==", "!=", "<", "<=", ">", ">=", "max", "min", "low", "high", "cast", "step"), 0),
+    **dict.fromkeys(
+        ("==", "!=", "<", "<=", ">", ">=", "max", "min", "low", "high", "cast", "step", "sign"), 0
+    ),
     **dict.fromkeys(("and", "or", "xor"), 1),
     **dict.fromkeys(("where", "if"), 2),
 }
@@ -35,6 +37,8 @@ NEVER: Mapping[tuple[str, bool], str] = {
     ("cast", True): "was never given a value that it loses",
     ("step", True): "never gave anything but 0",
     ("step", False): "never gave 0",
+    ("sign", True): "was never given a negative number",
+    ("sign", False): "was only given negative numbers",
     ("where", True): "never took its first choice",
     ("where", False): "never took its second choice",
 }

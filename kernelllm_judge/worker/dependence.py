@@ -53,6 +53,11 @@ def patches(note_of: Callable[[str], Note | None]) -> list[Patch]:
     ]
 
 
+def relevant(kinds: int) -> bool:
+    """Whether what depends on these is recorded where it decides."""
+    return bool(kinds & LOADED) or kinds & (PLACED | GIVEN) == GIVEN
+
+
 def both(a: Any, b: Any) -> Any:
     """Returns the elements that count in two operands; None: all do."""
     if a is b or b is None:

@@ -12,7 +12,7 @@ from kernelllm_judge.worker.dependence import LOADED
 from kernelllm_judge.worker.gpu_semantics import float32
 
 
-def ordinary(values: np.ndarray, handle: Any) -> np.ndarray:
+def ordinary(values: np.ndarray, handle: Any) -> Any:
     """Returns which operands of an extreme are no starting value: neither infinite nor the dtype's own limit."""
     if values.dtype.kind != "f":
         limits = np.iinfo(values.dtype) if values.dtype.kind in "iu" else None
@@ -24,7 +24,7 @@ def ordinary(values: np.ndarray, handle: Any) -> np.ndarray:
         return np.abs(values) < (greatest if not handle.kinds & LOADED else np.inf)
 
 
-def finite(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def finite(x: np.ndarray, y: np.ndarray) -> Any:
     """Returns which elements of both operands are numbers."""
     return np.isfinite(x) & np.isfinite(y)
 

@@ -32,6 +32,7 @@ from kernelllm_judge.worker.dependence import (
     Note,
     both,
     patches,
+    relevant,
 )
 from kernelllm_judge.worker.gpu_semantics import float32
 from kernelllm_judge.worker.operands import finite, is_end, lost, may_lose, ordinary
@@ -53,8 +54,6 @@ COMPARISONS = {"EQ": "==", "NE": "!=", "LT": "<", "LE": "<=", "GT": ">", "GE": "
 _LIBRARY = frozenset({tl.standard.__file__, tl.random.__file__})
 """Files of functions that Triton brings along, whose decisions are not the candidate's."""
 
-Key = tuple[Any, ...]
-
 
 @dataclass
 class Site:
@@ -72,11 +71,6 @@ class Site:
     """The operands of this call that lie nearest to each other."""
     looks: int = 0
 
-    @property
-    def settled(self) -> bool:
-        """Whether nothing is left to see."""
-        return self.yes and (self.no or self.kind == "cast")
-
     def see(self, outcomes: Any, lanes: np.ndarray | None) -> None:
         """Notes outcomes of elements that count."""
         yes = np.asarray(outcomes, bool)
@@ -86,24 +80,19 @@ class Site:
         self.yes = self.yes or bool(yes.any())
         self.no = self.no or bool(no.any())
 
-    def look(self, a: np.ndarray, b: np.ndarray, lanes: np.ndarray | None) -> None:
+    def look(self, a: Any, b: Any, lanes: np.ndarray | None) -> None:
         """Notes the nearest operands."""
         if self.looks >= LOOKS:
             return
         self.looks += 1
+        x, y = np.broadcast_arrays(np.asarray(a, np.float64), b)
         with np.errstate(all="ignore"):
-            a, b = (np.asarray(value, np.float64) for value in (a, b))
-            distances = np.abs(a - b)
-        if lanes is not None:
-            distances = np.where(lanes, distances, np.nan)
-        distances = np.where(np.isfinite(distances), distances, np.inf)
+            distances = np.abs(x - y)
+        counting = np.isfinite(distances) if lanes is None else np.isfinite(distances) & lanes
+        distances = np.where(counting, distances, np.inf)
         place = int(distances.argmin())
         if distances.flat[place] < (math.inf if self.near is None else abs(self.near[0] - self.near[1])):
-            pair = (
-                np.broadcast_to(a, distances.shape).flat[place],
-                np.broadcast_to(b, distances.shape).flat[place],
-            )
-            self.near = float(pair[0]), float(pair[1])
+            self.near = float(x.flat[place]), float(y.flat[place])
 
     def named(self) -> list[Any]:
         """Returns what identifies the site, as JSON."""
@@ -129,8 +118,8 @@ class Sites:
     def __init__(self, file: str) -> None:
         """``file`` is the path of the candidate's source."""
         self._file = file
-        self._sites: dict[Key, Site] = {}
-        self._thresholds: dict[Key, set[Any]] = {}
+        self._sites: dict[tuple[Any, ...], Site] = {}
+        self._thresholds: dict[tuple[Any, ...], set[Any]] = {}
         self._entry: CodeType | None = None
         self._kernel = ""
         self._forced: Site | None = None
@@ -140,7 +129,7 @@ class Sites:
 
     def report(self) -> list[dict[str, Any]]:
         """Returns all sites as JSON, those told apart by too many constants as one."""
-        found: dict[Key, Site] = {}
+        found: dict[tuple[Any, ...], Site] = {}
         for (place, constant), site in self._sites.items():
             many = len(self._thresholds[place]) > MOST_THRESHOLDS
             first = found.setdefault((place, None if many else constant), site)
@@ -188,8 +177,9 @@ class Sites:
         notes: dict[str, Note] = {
             "select": self._choice,
             "clampf": self._clamp,
+            **dict.fromkeys(("fabs", "iabs"), self._unary("sign")),
             **{name: self._joined(name) for name in ("and", "or", "xor")},
-            **dict.fromkeys(("floor", "ceil", "idiv", "lshr", "ashr"), self._step),
+            **dict.fromkeys(("floor", "ceil", "idiv", "lshr", "ashr"), self._unary("step")),
             **dict.fromkeys(("si_to_fp", "ui_to_fp", "fp_to_si", "fp_to_ui"), self._cast),
             **dict.fromkeys(("fp_trunc", "int_cast", "fp_to_fp"), self._cast),
         }
@@ -233,7 +223,7 @@ class Sites:
             if self.times > MOST_FORCED:
                 raise RuntimeError("a loop does not end where its condition is forced")
             return site if site is self._forced else None
-        return None if site.settled else site
+        return None if site.yes and (site.no or kind == "cast") else site
 
     def _force(self, site: Site, result: Any, yes: Any, no: Any) -> bool:
         """Gives all elements of a result what they have for the forced outcome; returns whether the site is forced."""
@@ -248,7 +238,7 @@ class Sites:
             ends = is_end(a) or is_end(b)
             if ends and sign not in ("==", "!="):
                 return kinds & PLACED, lanes  # nothing lies beyond
-            if _relevant(kinds):
+            if relevant(kinds):
                 kind = f"{sign} itself" if a is b or ends else sign
                 site = self._site(kind, kinds, b if a.kinds else a)
                 if site is not None and not self._force(site, result, True, False):
@@ -262,7 +252,7 @@ class Sites:
         return note
 
     def _choice(self, result: Any, kinds: int, lanes: Any, condition: Any, a: Any, b: Any) -> tuple[int, Any]:
-        if _relevant(condition.kinds):
+        if relevant(condition.kinds):
             site = self._site("where", condition.kinds)
             if site is not None and not self._force(site, result, a.data, b.data):
                 site.see(condition.data, condition.lanes)
@@ -275,7 +265,7 @@ class Sites:
 
     def _extreme(self, kind: str) -> Note:
         def note(result: Any, kinds: int, lanes: Any, a: Any, b: Any) -> tuple[int, Any]:
-            if _relevant(kinds) and a is not b:
+            if relevant(kinds) and a is not b:
                 site = self._site(kind, kinds, b if a.kinds else a)
                 larger, other = (a, b) if kind == "max" else (b, a)
                 if site is not None and not self._force(site, result, larger.data, other.data):
@@ -293,7 +283,7 @@ class Sites:
         self, result: Any, kinds: int, lanes: Any, value: Any, low: Any, high: Any, *_: Any
     ) -> tuple[int, Any]:
         x = float32(value).data
-        for name, bound in (("low", low), ("high", high)) if _relevant(kinds) else ():
+        for name, bound in (("low", low), ("high", high)) if relevant(kinds) else ():
             y = float32(bound).data
             beyond = x < y if name == "low" else x > y
             site = self._site(name, kinds, bound)
@@ -306,7 +296,7 @@ class Sites:
 
     def _joined(self, kind: str) -> Note:
         def note(result: Any, kinds: int, lanes: Any, a: Any, b: Any) -> tuple[int, Any]:
-            if result.data.dtype.kind == "b" and _relevant(kinds) and a.kinds and b.kinds:
+            if result.data.dtype.kind == "b" and relevant(kinds) and a.kinds and b.kinds:
                 site = self._site(kind, kinds)
                 if site is not None and not self._force(site, result, True, False):
                     site.see(result.data, lanes)
@@ -325,10 +315,15 @@ class Sites:
                 site.see(losing, lanes)
         return kinds, lanes
 
-    def _step(self, result: Any, kinds: int, lanes: Any, *_: Any) -> tuple[int, Any]:
-        if kinds & LOADED and (site := self._site("step", kinds)) is not None:
-            site.see(result.data != 0, lanes)
-        return kinds, lanes
+    def _unary(self, kind: str) -> Note:
+        def note(result: Any, kinds: int, lanes: Any, value: Any, *_: Any) -> tuple[int, Any]:
+            if kinds & LOADED and (site := self._site(kind, kinds)) is not None:
+                x = float32(value).data
+                site.look(x, np.float64(0), lanes)
+                site.see(x < 0 if kind == "sign" else result.data != 0, lanes)
+            return kinds, lanes
+
+        return note
 
     def _numbers(self, kind: str, left: Any, right: Any, outcome: Any) -> None:
         if type(left) in (bool, int, float) and type(right) in (bool, int, float):
@@ -340,17 +335,13 @@ class Sites:
     def _condition(self, original: Any) -> Any:
         def condition(tensor: Any) -> bool:
             outcome = bool(original(tensor))
-            if _relevant(kinds := tensor.handle.kinds) and (site := self._site("if", kinds)) is not None:
+            if relevant(kinds := tensor.handle.kinds) and (site := self._site("if", kinds)) is not None:
                 if site is self._forced:
                     return self._outcome
                 site.see(outcome, None)
             return outcome
 
         return condition
-
-
-def _relevant(kinds: int) -> bool:
-    return bool(kinds & LOADED) or kinds & (PLACED | GIVEN) == GIVEN
 
 
 def _position(code: CodeType, at: int) -> list[int]:
