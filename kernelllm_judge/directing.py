@@ -35,6 +35,9 @@ UNFORCED = frozenset({"cast", "step", "sign"})
 FIRST = 4
 """Directions that follow from how near operands came and are tried before those that always are."""
 
+MOST_FACTORS = 8
+"""Factors that are tried, each nearer to a threshold than the one before."""
+
 IN_VAIN = 3
 """Probes at which a decision made no difference, until it is taken to make none."""
 
@@ -133,7 +136,8 @@ class Search:
             yield from across
             return
         yield from across[:FIRST]
-        for probe, a, b in pairs[-6:]:
+        factors = [p for p in self.tried if p.directed and p.directed.way in ("×", "one ×")]
+        for probe, a, b in pairs[-6:] if len(factors) < MOST_FACTORS else ():
             if probe.directed and probe.directed.way in ("×", "one ×") and a and 0 < abs(b / a) < math.inf:
                 yield replace(probe.directed, amount=_rounded(probe.directed.amount * _beyond(b / a)))
         yield from (*COMMON, *across[FIRST:])
