@@ -7,7 +7,7 @@ direction is an ordinary probe: its outputs are compared, and what it shows of a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
@@ -109,7 +109,7 @@ class Search:
     def _towards(self, direction: Direction) -> Probe:
         return replace(self._at(self.plan.small), directed=direction)
 
-    def _at(self, sizes: dict[str, int]) -> Probe:
+    def _at(self, sizes: Mapping[str, int]) -> Probe:
         first = self.plan.main[0]
         seed = first.seed + seed_of(RULE) + len(self.tried)
         return replace(first, sizes=tuple(sizes.items()), seed=seed, weights=first.seed, rule=RULE)
