@@ -94,6 +94,14 @@ constraints: $(STAMP)  ## write the versions installed in .venv to constraints.t
 	@mv $(VENV)/constraints.txt constraints.txt
 	@touch $(STAMP)
 
+lock:  ## write requirements-suggest.txt: what the job with the write token installs, by hash (needs uv)
+	@{ grep '^#' requirements-suggest.txt; $(VENV)/bin/python -c "import tomllib; \
+	   p = tomllib.load(open('pyproject.toml', 'rb')); g = p['project']; \
+	   print(*g['dependencies'], *g['optional-dependencies']['github'], *p['build-system']['requires'], sep='\n')" \
+	   | uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
+	     --constraint constraints.txt -; } > $(VENV)/lock.txt
+	@mv $(VENV)/lock.txt requirements-suggest.txt
+
 clean:  ## remove what make and the plugin's runs left behind, but for .venv
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .kernelllm
 	find kernelllm_runtime kernelllm_judge pytest_kernelllm hooks examples tests benchmarks docs -depth -type d \

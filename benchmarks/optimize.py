@@ -90,7 +90,7 @@ def _judged(project: Path, name: str, options: argparse.Namespace) -> Path:
     )
     (project / "marked.py").write_text(text)
     pytest = [*command("pytest"), "-q", "--kernelllm", "--kernelllm-only", "marked.py"]
-    subprocess.run([*pytest, f"--kernelllm-search={options.search:g}"], cwd=project, check=False)
+    subprocess.run([*pytest, f"--kernelllm-set=search={options.search:g}"], cwd=project, check=False)
     return project / ".kernelllm"
 
 

@@ -68,7 +68,7 @@ torch.cuda.synchronize()
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the options."""
     parser.add_argument(
-        "--search", type=float, nargs="+", default=[0.0], help="seconds of --kernelllm-search"
+        "--search", type=float, nargs="+", default=[0.0], help="seconds of the setting search"
     )
 
 
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
     theirs, _ = _cold([sys.executable, "-c", COMPILED])
     for search in options.search:
         pytest = [*command("pytest"), "-q", "-p", "no:cacheprovider", "--kernelllm", "--kernelllm-only"]
-        more = [f"--kernelllm-search={search:g}", "--kernelllm-report=report.json", "norms.py"]
+        more = [f"--kernelllm-set=search={search:g}", "--kernelllm-report=report.json", "norms.py"]
         ours, folder = _cold([*pytest, *more])
         printed = re.findall(r"^(\d+ patch.*?) in ", folder["printed"], re.MULTILINE)
         yield less(

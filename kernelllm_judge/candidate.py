@@ -5,9 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from kernelllm_judge.core.measured import Measured
-from kernelllm_judge.core.records import BaselineChoice, Candidate, Completion, Verdict
+from kernelllm_judge.core.narrowing import following
+from kernelllm_judge.core.records import (
+    MAPPED,
+    BaselineChoice,
+    Candidate,
+    Check,
+    Completion,
+    Verdict,
+)
 from kernelllm_judge.judging import Criteria, Judge
 from kernelllm_judge.render.answer_format import format_of
+from kernelllm_judge.render.extract import extract
+from kernelllm_judge.render.modelnew.mapped_names import mapped_names
 from kernelllm_judge.render.render import RenderError, render
 from kernelllm_judge.target.live import LiveTarget
 
@@ -49,33 +59,25 @@ def judge_candidate(
         return "", Verdict("rejected", "render", str(error), "", judge.environment)
     criteria = criteria_of(live, speed)
     candidate, verdict = judge_as_shipped(judge, candidate, criteria)
-    other = candidate.next
-    while verdict.verdict == "rejected" and other is not None:
-        another = judge_as_shipped(judge, other, criteria)
-        if another[1].verdict != "rejected":
-            return another[0].source, another[1]
-        other = other.next
+    if completion.format == "modelnew" and (mapped := mapped_names(extract(text), candidate.source)):
+        verdict = replace(verdict, checks=(*verdict.checks, Check(MAPPED, True, None, None, mapped)))
     return candidate.source, verdict
 
 
 def judge_as_shipped(judge: Judge, candidate: Candidate, criteria: Criteria) -> tuple[Candidate, Verdict]:
-    """Judges a candidate; where decisions of it were seen one way only, with the original in place of the other way.
+    """Judges a candidate, and as long as that is rejected what follows it, see ``narrowing.following``.
 
     Returns:
-        What was judged last, and its verdict: inconclusive if what would ship is not right as it is.
+        What was judged last, and its verdict; the candidate itself and its own verdict if that is rejected, too.
 
     Raises:
         launching.ServerFailed: the judge's own processes cannot start.
     """
-    verdict = judge.judge(candidate, criteria)
-    if not verdict.fence:
-        return candidate, verdict
-    ships = replace(candidate, source=verdict.fence)
-    return (
-        (ships, fenced)
-        if (fenced := judge.judge(ships, criteria)).correct
-        else (candidate, verdict.unfenced())
-    )
+    first = last = judge.judge(candidate, criteria)
+    other = candidate
+    while found := following(other, last):
+        other, last = found, judge.judge(found, criteria)
+    return (candidate, first.unfenced()) if last.verdict == "rejected" else (other, last)
 
 
 def measure_completion(judge: Judge, live: LiveTarget, completion: Completion) -> Measured:

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kernelllm_judge.core.output_file import output_file
+
 if TYPE_CHECKING:
     from kernelllm_judge.in_memory import JudgedKernel
 
@@ -67,7 +69,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", help="print the verdict as one line of JSON")
     parser.add_argument(
-        "--write", metavar="FILE", help="write the kernel module that was judged: what may be adopted"
+        "--write",
+        metavar="FILE",
+        type=output_file,
+        help="write the kernel module that was judged: what may be adopted",
     )
     parser.add_argument(
         "--device",

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.core.shorten import whole
 from kernelllm_judge.core.syntax import is_literal
 from kernelllm_judge.handle import WorkerDied
 from kernelllm_judge.isolation.isolation import Isolation
@@ -39,7 +40,7 @@ class Constructors:
 
     def __init__(self, isolation: Isolation, seconds: float = SECONDS) -> None:
         """``isolation`` is as for the workers that run candidates; ``seconds`` are what each constructor may take."""
-        self._seconds = seconds
+        self.seconds = seconds
         without_gpu = replace(isolation, gpu=False, unix_sockets=False, memfd=False)
         self._server = ForkServer("construct", without_gpu, bounds=BOUNDS)
 
@@ -62,7 +63,7 @@ class Constructors:
         }
         for last in (False, True):
             try:
-                with self._server.worker(self._seconds) as worker:
+                with self._server.worker(self.seconds) as worker:
                     reply = worker.request("construct", **request)
             except WorkerDied as error:
                 if not error.killed or last:  # something outside may have killed it
@@ -118,4 +119,4 @@ def _words(error: Any) -> str:
     if not isinstance(error, dict):
         return "an invalid reply"
     line = f"line {error['line']}: " if isinstance(error.get("line"), int) else ""
-    return f"{line}{str(error.get('type'))[:80]}: {str(error.get('message'))[:300]}"
+    return f"{line}{whole(error.get('type'), 80)}: {whole(error.get('message'))}"

@@ -35,7 +35,7 @@ def examine(judging: Judging, plan: Plan, rules: Sequence[Rule], timer: Timer, b
         WorkerDied: the worker process ended.
     """
 
-    probes = _Probes(judging, rules, timer, beside)
+    probes = _Probes(judging, rules, timer, beside, plan.aligned)
     # Rules such as `decoy` need a probe that can tell right from wrong.
     kept = probes.run_all(plan.main)
     given = _discriminating(kept)
@@ -51,7 +51,7 @@ def examine(judging: Judging, plan: Plan, rules: Sequence[Rule], timer: Timer, b
     if found := _discriminating(kept):
         probes.check_case(kept)
         kept = None  # its inputs may be large
-    later = probes.run_all(judging.references.merged(further))
+    later = probes.run_all(judging.references.asked(further))
     if not found:
         probes.check_case(later if _discriminating(later) else kept)
     indistinct = [f"{name} would pass as its output at {where}" for where, name in probes.ran if name]
@@ -96,36 +96,36 @@ def examine_decisions(
     """
     if deciding.RULE not in judging.findings.rules:
         return
-    probes = _Probes(judging, rules, timer, beside)
     for plan in plans:
         lacking = deciding.missing(source, judging.findings)
         found = deciding.probes_for(source, lacking, judging, plan) if plan.ranges else []
-        probes.run_all(found)
+        _Probes(judging, rules, timer, beside, plan.aligned).run_all(found)
     if lacking := deciding.missing(source, judging.findings):
         deciding.refuse(source, lacking, judging, plans)
-    _examine_kernels(probes, plans, nonfinite)
+    if judging.on_gpu:
+        beside.wait()
+    for plan in plans:
+        _examine_kernels(_Probes(judging, rules, timer, beside, plan.aligned), plan, nonfinite)
     directing.refuse(source, judging.findings.left)
 
 
-def _examine_kernels(probes: _Probes, plans: Sequence[Plan], nonfinite: bool) -> None:
+def _examine_kernels(probes: _Probes, plan: Plan, nonfinite: bool) -> None:
     """Seeks probes at which kernels decide otherwise; on a GPU those are run that were found in the interpreter beside."""
     judging, findings = probes.judging, probes.judging.findings
     if judging.on_gpu:
-        probes.beside.wait()
-    for plan in plans:
-        for found in findings.directed if judging.on_gpu else ():
+        for found in findings.directed:
             if found.case == plan.case.name:
                 sizes = (plan.main[0].sizes, tuple(plan.small.items())) if found.directed else (found.sizes,)
                 probes.run_all(replace(found, sizes=each) for each in dict.fromkeys(sizes))
-        if not judging.on_gpu:
-            directing.doubt(judging, findings.sites)
-        if not judging.on_gpu and findings.sites.open(nonfinite=nonfinite):
-            search = Search(plan, findings.sites, nonfinite)
-            for probe in search.probes():
-                if probes.run_all([probe]) is not None:
-                    search.ran.append(probe)
-                    directing.doubt(judging, findings.sites)
-            findings.left = search.left()
+        return
+    directing.doubt(judging, findings.sites)
+    if findings.sites.open(nonfinite=nonfinite):
+        search = Search(plan, findings.sites, nonfinite)
+        for probe in search.probes():
+            if probes.run_all([probe]) is not None:
+                search.ran.append(probe)
+                directing.doubt(judging, findings.sites)
+        findings.left = search.left()
 
 
 @dataclass(frozen=True)
@@ -136,6 +136,8 @@ class _Probes:
     rules: Sequence[Rule]
     timer: Timer
     beside: Beside
+    aligned: bool
+    """See ``Plan``."""
     ran: list[tuple[str, str | None]] = field(default_factory=list)
     """The probes that ran, in words, each with the trivial output that would pass there."""
 
@@ -175,7 +177,7 @@ class _Probes:
         assert run is not None
         for rule in self.rules:
             with self._shared("further calls"):
-                rule.check_case(CaseRun(run))
+                rule.check_case(CaseRun(run, self.aligned))
 
     @contextlib.contextmanager
     def _shared(self, part: str) -> Iterator[None]:

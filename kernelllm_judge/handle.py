@@ -79,7 +79,7 @@ class WorkerHandle:
                     self._send({"op": "continue"})
                     reply = self._receive()
             if COMPILING in reply:
-                raise ChannelError("a compilation announced out of turn")
+                raise ChannelError("that a compilation begins or ends, out of turn")
             return reply
         except ChannelTimeout:
             raise WorkerDied(
@@ -89,7 +89,7 @@ class WorkerHandle:
             end = self._how_ended()
             raise WorkerDied(f"the process ended during `{op}`: {end.text}", killed=end.killed) from None
         except ChannelError as error:
-            raise WorkerDied(f"its reply to `{op}` is invalid: {error}") from None
+            raise WorkerDied(f"in place of a reply to `{op}` the worker wrote {error}") from None
 
     def _while_compiling(self) -> dict[str, Any]:
         """Lets others have the GPU until the worker's next message, and returns that."""
@@ -97,7 +97,7 @@ class WorkerHandle:
         with self._released() if self._releases <= RELEASES else contextlib.nullcontext():
             reply = self._receive()
         if reply.get(COMPILING) is True:
-            raise ChannelError("a compilation announced inside another")
+            raise ChannelError("that a compilation begins, inside another")
         return reply
 
     def _send(self, message: dict[str, Any]) -> None:

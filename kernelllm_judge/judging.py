@@ -24,6 +24,7 @@ from kernelllm_judge.core.records import (
     Stage,
     Verdict,
 )
+from kernelllm_judge.core.shorten import whole
 from kernelllm_judge.core.stages import InStage, unwatched
 from kernelllm_judge.examine import examine, examine_decisions
 from kernelllm_judge.findings import Decision, Findings, Outcome, OutOfMemory, outcome_of
@@ -210,7 +211,7 @@ class Judge:
                 with lending.lease(alone=alone, only_timed=True) as leased:
                     times = self._times(candidate, criteria, findings, leased)
             except ENDS as end:
-                error = " ".join(str(end).split())[:300] or type(end).__name__
+                error = whole(end) or type(end).__name__
                 if isinstance(end, OutOfMemory | torch.cuda.OutOfMemoryError) and not leased.all:
                     continue
             break

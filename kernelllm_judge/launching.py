@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -17,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from kernelllm_judge.isolation.isolation import Isolation, Mode
+from kernelllm_judge.isolation.processes import descendants, kill_all
 
 PASSED_VARIABLES = """
     PATH LANG LC_ALL LD_LIBRARY_PATH CUDA_HOME CUDA_VISIBLE_DEVICES VIRTUAL_ENV CC
@@ -115,9 +114,8 @@ class Launched:
             self._process.wait()
 
     def kill(self) -> None:
-        """Kills the process and its servers."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        """Kills the process, its servers and their workers."""
+        kill_all(lambda table: descendants([self._process.pid], table))
 
 
 def _import_paths() -> list[str]:

@@ -34,9 +34,9 @@ def find_reference(reference: str, root: Path | None = None) -> Target:
         raise PairError(printable(found.problems[0]))
     if name:
         match = [target for target in found.targets if target.name == name]
-        names = ", ".join(target.name for target in found.targets) or "none"
         if not match:
-            raise PairError(f"{printable(file)} marks no class {name}; it marks {names}.")
+            names = ", ".join(target.name for target in found.targets) or "none"
+            raise PairError(f"{printable(file)} has no target {name}; its targets: {names}.")
         return match[0]
     benches = [target for target in found.targets if target.kind == "kernelbench"]
     if benches or len(found.targets) == 1:

@@ -41,6 +41,8 @@ class Plan:
     substitutes: tuple[Probe, ...] = ()
     """Probes with other inputs than those given, and with other weights, for where none of ``main`` can tell right from
     wrong."""
+    aligned: bool = False
+    """Whether tensors are aligned, because the candidate supports no others."""
 
     @property
     def probes(self) -> tuple[Probe, ...]:
@@ -99,7 +101,7 @@ def make_plans(
                 continue
             floats = (k for k, v in case.domain.attributes.items() if isinstance(v, float))
             open_attributes = tuple(k for k in floats if k not in support.attributes)
-            if (key := (*ranges.items(), open_attributes)) in planned:
+            if (key := (*ranges.items(), open_attributes, support.aligned)) in planned:
                 continue
             planned.add(key)
             supported = SupportedCase(
@@ -112,7 +114,7 @@ def make_plans(
                 seed=seed,
                 nonfinite=nonfinite,
             )
-            plans.append(plan_case(supported, rules))
+            plans.append(replace(plan_case(supported, rules), aligned=support.aligned))
     if not plans:
         raise Decision("rejected", "static check", "its SUPPORTS is empty", "supports")
     return plans

@@ -168,8 +168,8 @@ class ForkServer:
                 control.shutdown(socket.SHUT_WR)  # the server still reports the ends of its workers
             # Its listener may be giving a GPU's memory back, which must not outlast the interpreter.
             if self._listener is not None:
-                self._listener.join(5)
-                if self._listener.is_alive():
+                self._listener.join(5 if self.pid else 0)
+                if self._listener.is_alive():  # it does not listen, or not yet: it still imports torch
                     launched.kill()
                     self._listener.join(5)
             self._clear(launched, control)

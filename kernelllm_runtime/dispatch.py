@@ -138,7 +138,10 @@ class Dispatcher:
             known = self._look(module)
         assert known.watch is not None
         tensors = known.watch.unchanged(module)
-        fitting = never if tensors is None else fits(known.watch, tensors, values, self.scope.defaults)
+        placed = any(domain.aligned for domain in self.scope.domains)
+        fitting = (
+            never if tensors is None else fits(known.watch, tensors, values, self.scope.defaults, placed)
+        )
         form = Form(fitting, self._decide(module, values))
         # Some calls never fit again: an attribute is a new object each time, or an argument is also a parameter.
         if form.fits(module, *values):

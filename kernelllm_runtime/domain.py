@@ -19,6 +19,8 @@ from kernelllm_runtime.targets import Domain, TensorSpec, is_pin
 PLAIN = (torch.Tensor, nn.Parameter)
 """The types of tensors that kernels accept; a subclass may behave differently."""
 SCALARS = (bool, int, float, str, type(None))
+ALIGNMENT = 16
+"""Bytes at whose multiples tensors start where a kernel needs them aligned."""
 _CLASS = ".__class__"
 ORDERED = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 """Modules whose parts may be gone through in order."""
@@ -37,7 +39,7 @@ def matches(
     Inside means: the same train/eval mode throughout, the same submodules, every parameter, buffer and plain
     value as listed, every argument as listed and the others at their default; tensors are plain, strided,
     contiguous and on one device, with sizes in the ranges of ``domain.dims``; no gradients are required unless
-    the kernel computes them. Neither the module nor the arguments are changed.
+    the kernel computes them, and tensors are aligned if the domain says so. Neither the module nor the arguments are changed.
 
     Args:
         domain: the domain.
@@ -55,6 +57,7 @@ def matches(
         or _arguments(domain, bound, sizes, devices)
         or _devices(devices, device_type)
         or _gradients(domain, module, bound)
+        or _misaligned(domain, module, bound)
     )
 
 
@@ -267,15 +270,35 @@ def _devices(devices: Mapping[torch.device, str], device_type: str) -> str | Non
 def _gradients(domain: Domain, module: nn.Module, bound: inspect.BoundArguments) -> str | None:
     if domain.grad or not torch.is_grad_enabled():
         return None
-    given = [leaf for name, value in bound.arguments.items() for leaf in leaves(name, value)]
-    tensors = [(name, t) for name, t in given if isinstance(t, torch.Tensor)]
-    paths = [path for path in domain.attributes if not is_pin(path)]
-    tensors += [(path, t) for path in paths if isinstance(t := _lookup(module, path), torch.Tensor)]
+    tensors = _tensors(domain, module, bound)
     wanting = next((name for name, tensor in tensors if tensor.requires_grad), None)
     return wanting and (
         f"gradients are enabled and `{wanting}` requires them, which the kernel does not compute "
         "(call it under torch.no_grad())"
     )
+
+
+def _misaligned(domain: Domain, module: nn.Module, bound: inspect.BoundArguments) -> str | None:
+    if not domain.aligned:
+        return None
+    if torch.compiler.is_compiling():
+        return "torch.compile cannot tell where tensors start"
+    off = next((name for name, tensor in _tensors(domain, module, bound) if not aligned(tensor)), None)
+    return off and f"`{off}` does not start at a multiple of {ALIGNMENT} bytes, which the kernel needs"
+
+
+def aligned(*tensors: torch.Tensor) -> bool:
+    """Whether tensors start at multiples of ``ALIGNMENT`` bytes."""
+    return not any(tensor.data_ptr() % ALIGNMENT for tensor in tensors)
+
+
+def _tensors(
+    domain: Domain, module: nn.Module, bound: inspect.BoundArguments
+) -> list[tuple[str, torch.Tensor]]:
+    given = [leaf for name, value in bound.arguments.items() for leaf in leaves(name, value)]
+    paths = [path for path in domain.attributes if not is_pin(path)]
+    every = [*given, *((path, _lookup(module, path)) for path in paths)]
+    return [(name, value) for name, value in every if isinstance(value, torch.Tensor)]
 
 
 def _lookup(module: nn.Module, path: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from kernelllm_runtime.ambient import ambient_reason
-from kernelllm_runtime.domain import PLAIN
+from kernelllm_runtime.domain import PLAIN, aligned
 from kernelllm_runtime.generated import define, holding
 from kernelllm_runtime.leaves import leaves
 from kernelllm_runtime.watch import Watch
@@ -39,7 +39,11 @@ def never(*_: Any) -> bool:
 
 
 def fits(
-    watch: Watch, tensors: Sequence[torch.Tensor], values: Sequence[Any], defaults: Sequence[Any]
+    watch: Watch,
+    tensors: Sequence[torch.Tensor],
+    values: Sequence[Any],
+    defaults: Sequence[Any],
+    placed: bool = False,
 ) -> Callable[..., bool]:
     """Returns a function that decides whether another call of a module has the same form as this one.
 
@@ -53,6 +57,7 @@ def fits(
         tensors: the tensors of the module.
         values: the arguments: plain tensors, scalars, and tuples of them.
         defaults: the parameters' defaults. One that is or holds a tensor is told from another value by identity.
+        placed: whether calls also differ where some tensor is aligned in one only.
     """
     names = [f"a{index}" for index in range(len(values))]
     plain: list[str] = []
@@ -86,8 +91,12 @@ def fits(
         plain.append(f"grad_enabled() is {torch.is_grad_enabled()}")
     constants["alike"] = _alike(compared)
     # First what often differs between the calls of one module, then what rarely does.
-    alike = f"alike({', '.join((*first.values(), *watch.tensors))})"
-    text = holding("fits", ("module", *names), (*plain, alike, *watch.conditions), "True", "False")
+    every = ", ".join((*first.values(), *watch.tensors))
+    behind = [f"alike({every})", *watch.conditions]
+    if placed:
+        constants["aligned"] = aligned
+        behind.append(f"aligned({every}) is {aligned(*compared)}")
+    text = holding("fits", ("module", *names), (*plain, *behind), "True", "False")
     return define("fits", text, {**watch.names, **constants})
 
 

@@ -59,6 +59,8 @@ class Domain(Record):
     training: bool = False
     grad: bool = False
     """Whether the kernel also computes gradients."""
+    aligned: bool = False
+    """Whether every tensor must start at a multiple of 16 bytes, as tensor descriptors ask."""
 
 
 def domains(supports: Iterable[Mapping[str, Any]]) -> tuple[Domain, ...]:
@@ -77,6 +79,7 @@ def _domain(item: Mapping[str, Any]) -> Domain:
         dims={k: (int(low), int(high)) for k, (low, high) in item["dims"].items()},
         training=bool(item["training"]),
         grad=bool(item["grad"]),
+        aligned=bool(item.get("aligned", False)),
     )
 
 

@@ -9,9 +9,11 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from itertools import pairwise
 
 from kernelllm_judge.core.errors import ConfigError
 from pytest_kernelllm.commands.common import UNJUDGED, CommandError
+from pytest_kernelllm.core.interruption import terminable
 from pytest_kernelllm.core.words import say
 
 WAY, BESIDE = "pytest_kernelllm.commands", "pytest_kernelllm.beside.commands"
@@ -37,9 +39,17 @@ CLOSED_PIPE = 128 + signal.SIGPIPE
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; its exit code."""
-    options = _parser(sys.argv[1:] if argv is None else argv).parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    parser = _parser(given)
+    if not given:
+        parser.print_help()
+        return 0
+    if any(not text and not before.startswith("-") for before, text in pairwise(given)):
+        parser.error("an argument is empty: name a file, a folder, a target or a hash")
+    options = parser.parse_args(given)
     try:
-        code = int(options.run(options))
+        with terminable():
+            code = int(options.run(options))
         sys.stdout.flush()
         return code
     except (CommandError, ConfigError) as error:

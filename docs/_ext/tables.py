@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_kernelllm.config import settings as settings_module
-from pytest_kernelllm.config.options import choices, options
+from pytest_kernelllm.config.options import FREQUENT, choices, options
 from pytest_kernelllm.config.settings import JUDGING, LANGUAGE_MODEL, Option, Settings
 from pytest_kernelllm.plugin import hooks
 
@@ -47,7 +47,8 @@ class Setting:
         if self.option:
             value = "" if self.option.sets is not None else f" {self.option.metavar or choices(self.name)}"
             flag = (self.option.flag or self.name).replace("_", "-")
-            lines += ["", f"  Option: `--kernelllm-{flag}{value}`"]
+            if self.name in FREQUENT:
+                lines += ["", f"  Option: `--kernelllm-{flag}{value}`"]
         return "\n".join(lines)
 
 

@@ -7,20 +7,23 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from pytest_kernelllm_hooks.concerned import concerned
+from pytest_kernelllm_hooks.concerned import concerned, naming, removed
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints one line per problem, ``path:line: what; what to do``. Returns 1 if there is any, else 0."""
     options = _parser().parse_args(argv)
     root = Path(options.root).absolute()
-    every = options.all or not options.files
+    every = options.all or not (options.files or options.removed)
     given = _below(root) if every else (Path(file).absolute() for file in options.files)
     files = concerned(given)
+    if options.removed and not every and (gone := removed()):
+        files += [file for file in naming(gone, _below(root)) if file not in files]
     if not files:
         return 0
 
-    from pytest_kernelllm_hooks.findings import Doubt, Misnamed, findings, fix, from_here
+    from pytest_kernelllm.core.words import from_here
+    from pytest_kernelllm_hooks.findings import Doubt, Misnamed, findings, fix
 
     failed = False
     for finding in dict.fromkeys(findings(files, root)):
@@ -46,6 +49,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("files", nargs="*", help="changed files, as pre-commit passes them (default: all)")
     parser.add_argument(
         "--all", action="store_true", help="check every Python file below the root, whichever are named"
+    )
+    parser.add_argument(
+        "--removed",
+        action="store_true",
+        help="check the files whose markers name what the commit removes; without files, no others",
     )
     parser.add_argument(
         "--fix",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from kernelllm_judge.core.targets import Target
 from kernelllm_runtime.source.resolve import ProjectSources, label
 from kernelllm_runtime.source.scan import mark_of
 from kernelllm_runtime.source.source_hash import unknown_packages
+from pytest_kernelllm.core.words import command, from_here
 from pytest_kernelllm.discover.adoption import adopted_file, fits, name_that_fits, why_missing
 from pytest_kernelllm.discover.scan import Problem, scan_file
 from pytest_kernelllm_hooks.changes import changes
@@ -62,15 +62,11 @@ def fix(root: Path, problem: Misnamed) -> str | None:
     return kernel
 
 
-def from_here(root: Path, path: str) -> str:
-    """Converts a path relative to the project root to one relative to the working directory."""
-    return Path(os.path.relpath(root / path)).as_posix()
-
-
 def _adopted(project: ProjectSources, target: Target) -> Iterator[Problem]:
     """Checks that the kernel is present, unedited, and made for the current source."""
     file = adopted_file(project.root, target)
-    again = f"run pytest --kernelllm-only {from_here(project.root, target.path)} for a new one"
+    again = command("pytest", "--kernelllm-only", from_here(project.root, target.path))
+    again = f"run {again} for a new one"
     if file is None:
         yield Misnamed(target.path, target.line, why_missing(project, target))
         return

@@ -162,7 +162,7 @@ def _common(support: Domain, case: Case) -> Domain | None:
         for name, value in case.domain.attributes.items()
         if name in support.attributes or not may_stay_open(name, value)
     }
-    return replace(case.domain, attributes=attributes, dims=dict(ranges))
+    return replace(case.domain, attributes=attributes, dims=dict(ranges), aligned=support.aligned)
 
 
 def may_stay_open(name: str, value: object) -> bool:

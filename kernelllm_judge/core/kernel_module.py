@@ -246,4 +246,5 @@ def _domain_literal(domain: Domain) -> dict[str, Any]:
         "attributes": {k: _spec_literal(v) for k, v in domain.attributes.items()},
         "training": domain.training,
         "grad": domain.grad,
+        **({"aligned": True} if domain.aligned else {}),
     }

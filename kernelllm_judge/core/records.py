@@ -18,6 +18,7 @@ from kernelllm_judge.core.targets import Case, Domain, Scalar, Target, TensorSpe
 from kernelllm_runtime.record import SCHEMA, Record, RecordError, SchemaError
 
 __all__ = [
+    "MAPPED",
     "SCHEMA",
     "SIZES_ASKED",
     "BaselineChoice",
@@ -127,6 +128,9 @@ class Candidate(Record):
 
 # --------------------------------------------------------------------------- verdicts
 
+
+MAPPED = "names mapped"
+"""Name of the check whose detail is ``Verdict.mapped``."""
 
 SIZES_ASKED = "sizes asked"
 """Name of the check whose detail says how far a verdict without a GPU reaches."""
@@ -269,7 +273,7 @@ class Verdict(Record):
 
     def unfenced(self) -> Verdict:
         """Returns the verdict on a candidate that is not right either where the original runs in place of what no probe ran."""
-        return replace(self, verdict="inconclusive", rule="", fence="")
+        return replace(self, verdict="inconclusive", rule="", fence="") if self.fence else self
 
     @property
     def accepted(self) -> bool:
@@ -284,7 +288,15 @@ class Verdict(Record):
     @property
     def sizes_asked(self) -> str:
         """How far it reaches, in one sentence, where it reaches less far than the target declares; else empty."""
-        return next((check.detail for check in self.checks if check.name == SIZES_ASKED), "")
+        return self._detail(SIZES_ASKED)
+
+    @property
+    def mapped(self) -> str:
+        """Which names of the answer stand for others of the module; empty where they are the same."""
+        return self._detail(MAPPED)
+
+    def _detail(self, name: str) -> str:
+        return next((check.detail for check in self.checks if check.name == name), "")
 
     @property
     def speedup(self) -> Ratio | None:
@@ -301,7 +313,8 @@ class Verdict(Record):
         """Returns ``accepted, 1.83x eager [1.80, 1.86], 1.20x torch.compile [1.10, 1.30]``, or why not."""
         named = (("eager", self.speedup), ("torch.compile", self.speedup_compiled))
         speeds = "".join(f", {r.value:.2f}x {name} [{r.low:.2f}, {r.high:.2f}]" for name, r in named if r)
-        return f"{self.verdict}{speeds}" + (f": {self.reason}" if self.reason else "")
+        mapped = f"; {self.mapped}" if self.mapped else ""
+        return f"{self.verdict}{speeds}" + (f": {self.reason}" if self.reason else "") + mapped
 
 
 def mean_ratio(ratios: Sequence[Ratio]) -> Ratio | None:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kernelllm_judge.core.narrowing import ALIGNMENT
+from kernelllm_judge.core.records import Check
+from kernelllm_judge.findings import Decision, OutOfMemory
 from kernelllm_judge.rules.rule import CaseRun, Rule
 from kernelllm_judge.rules.work import check_launches
 from kernelllm_judge.run.call import call, upload
 from kernelllm_judge.run.comparison import check_outputs
+
+MOVED = "where the judge moves every tensor to one element behind an aligned address"
 
 
 @dataclass(frozen=True)
@@ -53,12 +58,25 @@ class Repeat(Rule):
 class Alignment(Rule):
     """A slice of another tensor starts anywhere; no kernel takes an address for a multiple of 16 bytes."""
 
-    name = "alignment"
-    says = "outputs are right where inputs and parameters start one element after an aligned address"
+    name = ALIGNMENT
+    says = (
+        "outputs are right where inputs and parameters start one element after an aligned address, or SUPPORTS leaves such calls "
+        "to the original"
+    )
 
     def check_case(self, case: CaseRun) -> None:
         """Runs the probe again with every tensor one element further on."""
+        if case.aligned:
+            detail = "tensors that start at no multiple of 16 bytes are left to the original"
+            case.first.judging.findings.record(self.name, Check("aligned tensors", True, None, None, detail))
+            return
         judging, prepared = case.first.judging, case.first.prepared
         uploaded = upload(judging, prepared, off=1)
-        call(judging, uploaded, prepared, "watched")
-        check_outputs(judging, uploaded, prepared, self.name, "with tensors at odd addresses, ")
+        try:
+            call(judging, uploaded, prepared, "watched")
+        except OutOfMemory:
+            raise
+        except Decision as decision:
+            reason = f"{MOVED}, {decision.reason}"
+            raise Decision("rejected", "correctness", reason, self.name) from None
+        check_outputs(judging, uploaded, prepared, self.name, f"{MOVED}, ")

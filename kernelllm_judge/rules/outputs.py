@@ -11,6 +11,7 @@ from kernelllm_judge.rules.rule import Rule, SupportedCase
 from kernelllm_judge.run.call import ProbeRun
 from kernelllm_judge.run.comparison import check_outputs
 from kernelllm_judge.shared import leaves
+from kernelllm_judge.truth import exhaust
 from kernelllm_judge.truth.probes import Probe, elements, fit, rows
 from kernelllm_judge.truth.stress import PLANTED, WHOLE_HALVES
 from kernelllm_judge.truth.variations import NAMED, OTHERS_FOR_FIXED, OUT_OF_RANGE, REPEATED
@@ -112,14 +113,16 @@ class Stress(KindsRule):
     """Outputs are right for numerically difficult inputs."""
 
     name = "stress"
-    says = "outputs are right for scaled, shifted, negative, zero, sparse, equal and extreme inputs"
+    says = (
+        "outputs are right for all 65,536 values of 16-bit inputs, and a million of wider ones, where each depends on one element; "
+        "elsewhere for scaled, shifted, negative, zero, sparse, equal and extreme inputs"
+    )
 
     all_kinds: tuple[str, ...] = (
-        *("×0.0001", "×0.01", "×8", "×10000", "shifted", "large-row", "equal-row", "equal-value"),
-        *("two-value", "sparse", "extreme", "negative", "far negative", "very negative", "zero", "subnormal"),
-        *(WHOLE_HALVES, "mixed-row", "low-row"),
+        *("×0.0001", "×10000", "shifted", "equal-row", "equal-value", "extreme", "negative", "very negative"),
+        *("zero", WHOLE_HALVES, "mixed-row", "low-row"),
     )
-    """Kinds of stress (``truth.stress.TRANSFORMS``) where probes are cheap…"""
+    """Kinds of stress (``truth.stress.TRANSFORMS``) where outputs depend on several elements and probes are cheap…"""
     few_kinds: tuple[str, ...] = (
         *("×0.0001", "×10000", "shifted", "negative", WHOLE_HALVES, "mixed-row", "low-row"),
     )
@@ -129,19 +132,31 @@ class Stress(KindsRule):
         """Returns the kinds of stress."""
         return self.all_kinds if cheap else self.few_kinds
 
+    def probes(self, supported: SupportedCase) -> Iterable[Probe]:
+        """Returns one probe for each kind, and those that run all values; ``exhaust.Exhaustion`` says which are asked."""
+        yield from super().probes(supported)
+        most = exhaust.WIDE if on_gpu(supported) else supported.limits.elements
+        every = exhaust.asked(supported.case.domain, supported.ranges, most, supported.nonfinite)
+        for number, (sizes, kind) in enumerate(every):
+            yield supported.probe(self.name, sizes, self.seed + 512 + number, stress=kind)
+
+
+def on_gpu(supported: SupportedCase) -> bool:
+    """Whether a case is judged on a GPU, not in Triton's interpreter."""
+    return supported.limits.elements > supported.policy.cpu_elements
+
 
 def stress_sizes(supported: SupportedCase) -> tuple[dict[str, int], bool]:
     """Returns the sizes of stressed inputs, and whether such probes are cheap enough to run many."""
     policy, domain = supported.policy, supported.case.domain
-    on_gpu = supported.limits.elements > policy.cpu_elements  # not in Triton's interpreter
-    small = fit(
-        supported.case, supported.ranges, policy.gpu_stress_elements if on_gpu else policy.cpu_stress_elements
-    )
+    cheap = on_gpu(supported)
+    most = policy.gpu_stress_elements if cheap else policy.cpu_stress_elements
+    small = fit(supported.case, supported.ranges, most)
     # A dimension of size 1 hides errors along it, and rows of different kinds need several rows.
     sizes = {k: max(v, min(supported.main[k], 2)) for k, v in small.items()}
     if rows(domain, sizes) < policy.stress_rows or elements(domain, sizes) > supported.limits.elements:
         sizes = dict(supported.main)
-    return sizes, on_gpu and elements(domain, sizes) <= policy.gpu_elements
+    return sizes, cheap and elements(domain, sizes) <= policy.gpu_elements
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,8 @@ class CaseRun:
     """The first discriminating probe of a case, which passed once, to be run again in other ways."""
 
     first: ProbeRun
+    aligned: bool = False
+    """Whether the candidate supports aligned tensors only."""
 
     @cached_property
     def original(self) -> OriginalCall:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.core.shorten import LONGEST, whole
 from kernelllm_judge.findings import Decision, Findings, OutOfMemory
 from kernelllm_judge.handle import WorkerDied, WorkerHandle
 from kernelllm_judge.leases import EVERYTHING, Lease
@@ -244,7 +245,8 @@ def decided(reported: Any) -> list[tuple[int, bool | int | str, bool]]:
 
 
 def refuse_failure(judging: Judging, reply: Reply, prepared: PreparedProbe, where: str) -> None:
-    """Rejects a candidate whose call failed; inconclusive if it ran out of memory while little was free.
+    """Rejects a candidate whose call failed; inconclusive if it ran out of memory while little was free, or if Triton's
+    interpreter failed at a kernel: what a compiler refuses is rejected by the rule ``compile``, and the rest may run on a GPU.
 
     Raises:
         Decision: the call failed; the reason says where.
@@ -258,6 +260,9 @@ def refuse_failure(judging: Judging, reply: Reply, prepared: PreparedProbe, wher
         and (not judging.lease.all or is_scarce(prepared.bytes, judging.lease.worker))
     ):
         raise OutOfMemory(f"for a call {where}")
+    if isinstance(reply["error"], dict) and reply["error"].get("interpreted") is True:
+        reason = f"Triton's interpreter fails {where}: {error_text(reply)}; a GPU may not, so the verdict needs one"
+        raise Decision("inconclusive", "run", reason)
     raise Decision("rejected", "run", f"it fails {where}: {error_text(reply)}", "run")
 
 
@@ -267,7 +272,7 @@ def error_text(reply: Reply) -> str:
     if not isinstance(error, dict):
         return "an invalid reply"
     line = f" (line {error['line']})" if isinstance(error.get("line"), int) else ""
-    return f"{str(error.get('type'))[:80]}: {str(error.get('message'))[:600]}{line}"
+    return f"{whole(error.get('type'), 80)}: {whole(error.get('message'), 2 * LONGEST)}{line}"
 
 
 def poison(buffer: torch.Tensor) -> None:

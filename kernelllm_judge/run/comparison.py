@@ -50,6 +50,8 @@ class _Part:
     """See ``PreparedProbe``."""
     in_tf32: Callable[[], Expected | None] | None = None
     """See ``PreparedProbe``."""
+    without_shortcuts: Callable[[], Expected | None] | None = None
+    """See ``PreparedProbe``."""
 
     @cached_property
     def closely(self) -> Expected:
@@ -62,6 +64,10 @@ class _Part:
         So is an output whose errors look like steps: with few perturbations, more errors of the original do.
         """
         found = numerics.compare(output[self.rows], self.expected, leaf, policy, tolerance)
+        if not found.passed and self.without_shortcuts and (other := self.without_shortcuts()):
+            directly = numerics.compare(output[self.rows], other, leaf, policy, tolerance)
+            if directly.passed:
+                return directly
         bounds = self.expected.bounds[leaf]
         steps = self.large and isinstance(bounds, ErrorBounds) and bounds.steps
         if self.more is None or (found.passed and not steps):
@@ -207,8 +213,15 @@ def _parts(
         exactly = [] if sampled else judging.rng.sample(list(unseen), min(EXACTLY, len(unseen)))
         yield from _Pieces(judging, expected, outputs, unseen, where).parts(exactly)
     else:
-        more, in_tf32 = prepared.closely, prepared.in_tf32
-        yield _Part(..., expected, where, more=more, large=prepared.large, in_tf32=in_tf32)
+        yield _Part(
+            ...,
+            expected,
+            where,
+            more=prepared.closely,
+            large=prepared.large,
+            in_tf32=prepared.in_tf32,
+            without_shortcuts=prepared.without_shortcuts,
+        )
 
 
 @dataclass(frozen=True)

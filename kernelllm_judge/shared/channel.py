@@ -17,6 +17,8 @@ COMPILING = "compiling"
 MAX_MESSAGE = 16 * 1024 * 1024
 """Bytes; a longer message is a protocol error."""
 
+NO_MESSAGE = "something that is no message"
+
 
 class ChannelClosed(Exception):
     """The other end is closed."""
@@ -27,7 +29,7 @@ class ChannelTimeout(Exception):
 
 
 class ChannelError(Exception):
-    """The other end sent something that is not a JSON object; the text says what."""
+    """The other end sent something that is no message; the text says what is wrong with it, after "it wrote"."""
 
 
 class Channel:
@@ -64,13 +66,13 @@ class Channel:
         deadline = None if timeout is None else time.monotonic() + timeout
         (length,) = struct.unpack("<I", self._exactly(4, deadline))
         if length > MAX_MESSAGE:
-            raise ChannelError(f"a message of {length} bytes")
+            raise ChannelError(NO_MESSAGE)  # its length is none, but the first letters of a text
         try:
             message = json.loads(self._exactly(length, deadline))
         except (ValueError, RecursionError) as error:
-            raise ChannelError("not JSON, or nested too deeply") from error
+            raise ChannelError(f"{NO_MESSAGE}: it is not JSON, or nested too deeply") from error
         if not isinstance(message, dict):
-            raise ChannelError("not a JSON object")
+            raise ChannelError(f"{NO_MESSAGE}: it is not a JSON object")
         return message
 
     def _exactly(self, count: int, deadline: float | None) -> bytes:

@@ -7,6 +7,7 @@ import traceback
 from pathlib import Path
 
 import kernelllm_runtime
+from kernelllm_judge.core.shorten import whole
 
 
 class TargetError(Exception):
@@ -18,8 +19,7 @@ def in_one_line(error: BaseException) -> str:
     text = " ".join(str(error).split()).rstrip(".")
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {text}"  # its text names file and line
-    if len(text) > 300:
-        text = text[:299] + "…"
+    text = whole(text)
     lines = [f for f in traceback.extract_tb(error.__traceback__) if _is_the_users(f.filename)]
     place = f" ({Path(lines[-1].filename).name}, line {lines[-1].lineno})" if lines else ""
     return type(error).__name__ + (f": {text}" if text else "") + place

@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_leaves
 from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.core.dispatch_mode import DispatchMode
 from kernelllm_judge.core.seeding import seed_torch
+from kernelllm_judge.core.tf32 import CONVOLUTIONS, PRODUCTS
 from kernelllm_judge.shared.leaves import flatten
 from kernelllm_judge.truth.transposed import convolve_transposed
 
@@ -42,6 +43,39 @@ class Float64Mode(DispatchMode):
                 inputs, weight, bias, stride, padding, dilation, output_padding, groups
             )
         return func(*args, **{name: _raised(value) for name, value in (kwargs or {}).items()})
+
+
+class ProductsInFloat32(DispatchMode):
+    """Computes products on the CPU in float32, and rounds them to half precision if that is what they were asked for in.
+
+    For some sizes, and with one thread, oneDNN 3 divides by zero in bfloat16, which ends the process.
+    """
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Runs one operation, with wider tensors if it is a product."""
+        tensors = [value for value in args if isinstance(value, torch.Tensor)]
+        dtypes = {tensor.dtype for tensor in tensors if tensor.device.type == "cpu"}
+        product = func in PRODUCTS or func in CONVOLUTIONS
+        if not product or not dtypes & {torch.float16, torch.bfloat16}:
+            return func(*args, **(kwargs or {}))
+        wide = (value.float() if isinstance(value, torch.Tensor) else value for value in args)
+        return func(*wide, **(kwargs or {})).to(tensors[0].dtype)
+
+
+class WithoutShortcuts(DispatchMode):
+    """Computes what a function means where PyTorch takes a shortcut that gives NaN for infinities, such as distances by a product."""
+
+    def __init__(self) -> None:
+        """Nothing was computed otherwise so far."""
+        super().__init__()
+        self.used = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Runs one operation."""
+        if func is torch.ops.aten._euclidean_dist.default:
+            self.used = True
+            return torch.ops.aten._cdist_forward.default(*args, 2.0, 2)
+        return func(*args, **(kwargs or {}))
 
 
 def _raised(value: Any) -> Any:
@@ -266,7 +300,7 @@ def run_in_half(
     half = copied(module, halve)
     halved = mapped(arguments, lambda tensor: halve(place(tensor)))
     try:
-        with torch.no_grad():
+        with torch.no_grad(), ProductsInFloat32():
             return list(map(compact, flatten(half(**nested(halved)))[1]))
     except Exception:  # e.g. an operation without a half-precision version; user code may raise anything
         return None

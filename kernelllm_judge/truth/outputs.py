@@ -19,6 +19,7 @@ from kernelllm_judge.truth import calls, numerics
 from kernelllm_judge.truth.acceptance import Unasked as Unasked
 from kernelllm_judge.truth.compiled import CompiledOriginals
 from kernelllm_judge.truth.dependent import DependentRows
+from kernelllm_judge.truth.exhaustion import Exhaustion
 from kernelllm_judge.truth.gradients import Gradients, expected_gradients, forms_of_gradients
 from kernelllm_judge.truth.inputs import Inputs
 from kernelllm_judge.truth.large import LargeCalls
@@ -27,6 +28,7 @@ from kernelllm_judge.truth.originals import Modules, Originals
 from kernelllm_judge.truth.prepared import PreparedProbe, Updates, bytes_of, form_of, tensors_of_call
 from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.probes import Subject as Subject
+from kernelllm_judge.truth.stress import PLANTED
 from kernelllm_judge.truth.truth import Truth, is_half
 from kernelllm_judge.truth.unsupported import (
     original_errors,
@@ -72,6 +74,7 @@ class ReferenceOutputs:
         self._truth = Truth(self._originals, tolerance)
         self._large = LargeCalls(self._originals, self._inputs, self._truth, self.comparable)
         self._dependent = DependentRows(self._originals, self._inputs, self._truth)
+        self._exhaustion = Exhaustion(self._originals, self._large.few)
         self._kept: OrderedDict[Probe, PreparedProbe] = OrderedDict()
         self._gradients: OrderedDict[Probe, Gradients] = OrderedDict()
         self._updated: dict[str, tuple[str, ...]] = {}
@@ -202,9 +205,14 @@ class ReferenceOutputs:
                 self.compiled.clear()
             self._originals.forget()
 
-    def merged(self, probes: Sequence[Probe]) -> list[Probe]:
-        """See ``LargeCalls.merged``."""
-        return self._large.merged(probes)
+    def asked(self, probes: Sequence[Probe]) -> list[Probe]:
+        """Returns the probes that are asked, see ``Exhaustion.asked``, and some of them merged, see ``LargeCalls.merged``.
+
+        Raises:
+            OriginalError: the original fails.
+        """
+        with self._preparing:
+            return self._large.merged(self._exhaustion.asked(probes))
 
     def _find(self, probe: Probe) -> PreparedProbe | None:
         with self._keeping:
@@ -233,6 +241,12 @@ class ReferenceOutputs:
                 return None
             expected = self._prepare(probe, tf32=True).expected
             return expected if isinstance(expected, Expected) and self._truth.may_use_tf32(probe) else None
+
+    def _without_shortcuts(self, probe: Probe) -> Expected | None:
+        """Returns what is expected where the original takes no shortcut that loses infinities; None where it takes none anyway."""
+        with self._preparing, calls.WithoutShortcuts() as mode:
+            expected = self._prepare(probe).expected
+            return expected if mode.used and isinstance(expected, Expected) else None
 
     def _prepare(self, probe: Probe, closely: bool | None = None, tf32: bool = False) -> PreparedProbe:
         case = self.subject.case(probe.case)
@@ -284,6 +298,7 @@ class ReferenceOutputs:
             large,
             self._originals.on_host,
             None if self.device.startswith("cuda") else partial(self._in_tf32, probe),
+            partial(self._without_shortcuts, probe) if probe.stress in PLANTED else None,
         )
 
     def comparable(

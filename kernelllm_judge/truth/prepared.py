@@ -97,6 +97,9 @@ class PreparedProbe:
     """Without a GPU: computes what is expected where a kernel may use TF32, as the original may on a GPU; None if it makes no
     difference."""
 
+    without_shortcuts: Callable[[], Expected | None] | None = field(default=None, repr=False)
+    """Computes what is expected where infinities are not lost in a shortcut of PyTorch's; None if it takes none, or none is asked."""
+
     def callable_module(self) -> torch.nn.Module:
         """Returns the module, to be called as often as one likes; a copy where calls update its buffers."""
         if not self.updates.names:

@@ -12,6 +12,9 @@ import torch
 from kernelllm_judge.core.records import Case, Domain, TensorSpec
 from kernelllm_judge.truth.directed import Direction
 
+EVERY = "every"
+"""Begins the kinds of stress that run all values, see ``exhaust``."""
+
 
 class Subject(Protocol):
     """What the judge needs to know of a target; ``target.live.LiveTarget`` implements it."""
@@ -76,7 +79,8 @@ class Probe:
         """Returns the probe in words: ``default-float32, batch=7, seq=13, seed 3, ×0.01 inputs``."""
         parts = [self.case, *(f"{k}={v}" for k, v in self.sizes), f"seed {self.seed}"]
         if self.stress:
-            parts.append(f"{self.stress} inputs" if self.rule == "stress" else f"inputs with {self.stress}")
+            adjective = self.rule == "stress" and not self.stress.startswith(EVERY)
+            parts.append(f"{self.stress} inputs" if adjective else f"inputs with {self.stress}")
         if self.stripes:
             parts.append(f"{len(self.stripes)} kinds of inputs in rows of their own")
         if self.perturbed:

@@ -9,6 +9,7 @@ import torch
 
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.truth import numerics
+from kernelllm_judge.truth.exhaust import read_kind
 from kernelllm_judge.truth.numerics import Expected
 from kernelllm_judge.truth.otherwise import Mode, Otherwise, collect
 from kernelllm_judge.truth.probes import Probe
@@ -61,7 +62,8 @@ class Runs:
         if exact is not None and forms_of(exact) != forms:
             exact, note = None, as_it_is("its outputs have other shapes or types in float64") + note
         nearby = [leaves for leaves in self.nearby if exact and forms_of(leaves) == forms]
-        if probe.stress == WHOLE_HALVES and exact and numerics.unrounded(original, exact):
+        all_values = probe.stress == WHOLE_HALVES or read_kind(probe.stress)
+        if all_values and exact and numerics.unrounded(original, exact):
             nearby = []  # a step then lies at the same place for every kernel
         otherwise = collect(self.otherwise, exact) if exact else Otherwise()
         return numerics.expect(

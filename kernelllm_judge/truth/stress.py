@@ -93,11 +93,6 @@ def _extreme(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
     return rows * (magnitude / rows.abs().max())
 
 
-def _large_rows(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
-    chosen = _permutation(len(rows), generator) < max(1, len(rows) // 8)
-    return torch.where(chosen[:, None], rows * 1e3, rows)
-
-
 def _sparse(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
     draw = torch.rand(rows.shape, generator=generator, device=rows.device)
     return torch.where(draw < max(1 / 16, 4 / rows.shape[1]), rows, 0.0)
@@ -129,7 +124,6 @@ TRANSFORMS: MappingProxyType[str, Transform] = MappingProxyType(
         "×10000": lambda rows, *_: rows * 1e4,
         # Upwards: far below zero most activations consist of rounding errors only.
         "shifted": lambda rows, *_: rows + 100 * rows.std(unbiased=False),
-        "large-row": _large_rows,
         "equal-row": lambda rows, *_: rows[:1].expand_as(rows),
         "equal-value": lambda rows, *_: rows.abs().amax(1, keepdim=True).expand_as(rows),
         "two-value": lambda rows, *_: torch.where(rows < 0, -1, 1) * rows.abs().amax(1, keepdim=True),

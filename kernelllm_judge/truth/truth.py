@@ -16,6 +16,7 @@ from kernelllm_judge.memory import cached_bytes
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.truth import calls, numerics
 from kernelllm_judge.truth.bounds import ErrorBounds, usual_size, with_unresolved_rows
+from kernelllm_judge.truth.exhaust import read_kind, with_numbers_about_one
 from kernelllm_judge.truth.jumps import RUNS, errors_of_rows
 from kernelllm_judge.truth.numerics import Expected
 from kernelllm_judge.truth.originals import Modules, Originals
@@ -138,6 +139,8 @@ class Truth:
                     self._sizes.setdefault((probe.case, number), usual)
                 dtype = expected.original[number - first].dtype
                 bounds = with_unresolved_rows(bounds, exact, dtype, usual or 1.0, self._policy)
+                if read_kind(probe.stress):
+                    bounds = with_numbers_about_one(bounds, dtype, self._policy)
             found.append(bounds)
         return replace(expected, bounds=tuple(found))
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from kernelllm_judge.core.arguments import nested
+from kernelllm_judge.core.shorten import whole
 from kernelllm_judge.findings import OriginalError
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.shared.leaves import flatten
@@ -28,9 +29,10 @@ def original_errors(probe: Probe) -> Iterator[None]:
     except (Exception, SystemExit) as error:  # the user's code may raise anything
         if isinstance(error.__cause__, torch.cuda.OutOfMemoryError):
             raise error.__cause__ from None
-        text = " ".join(str(error).split())[:300]
         where = probe.describe()
-        raise OriginalError(f"the original fails at {where}: {type(error).__name__}: {text}") from error
+        raise OriginalError(
+            f"the original fails at {where}: {type(error).__name__}: {whole(error)}"
+        ) from error
 
 
 def refuse_incomparable(output: Any, probe: Probe) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.truth import exhaust
 from kernelllm_judge.truth.rows import CHUNK
 from kernelllm_judge.truth.stress import PLANTED, changed, real_valued
 
@@ -114,7 +115,7 @@ def vary(
     """Returns the changes of inputs that the original accepts together, by the inputs' names.
 
     Args:
-        kind: a kind of ``stress``, ``REPEATED``, ``OUT_OF_RANGE``, ``NAMED``, ``OTHERS_FOR_FIXED`` or
+        kind: a kind of ``stress`` or ``exhaust``, ``REPEATED``, ``OUT_OF_RANGE``, ``NAMED``, ``OTHERS_FOR_FIXED`` or
             ``OTHERS_THAN_GIVEN``.
         fixed: names of inputs that have the same values at every seed.
         accepts: tries arguments. Real-valued inputs under ``stress`` are not tried: they take any value.
@@ -133,7 +134,11 @@ def vary(
             changes = _named(value, numbers, seed, _with_other(accepts, varied, name, [*found, name]))
         else:
             span = spans.get(name)
-            ways = _ways(value, kind, name in fixed, None if span is None else span.device)
+            ways: Sequence[Way]
+            if every := exhaust.read_kind(kind):
+                ways = exhaust.ways(every, value, name, real_valued(value))
+            else:
+                ways = _ways(value, kind, name in fixed, None if span is None else span.device)
             changes = (Change(way, own, span) for way in ways)
         for change in changes:
             other = apply(change, value)

@@ -7,21 +7,30 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from triton.runtime.errors import InterpreterError
+
+from kernelllm_judge.core.shorten import LONGEST, whole
+
 _POINTED = re.compile(r"at \d+:\d+:\n(?:.*\n)?\s*([^\n]+)\n *\^(.*)", re.DOTALL)
 """A message of Triton's compiler: the kernel up to a line, a mark below it, and the reason."""
 
 
 def describe(error: BaseException, directory: Path) -> dict[str, Any]:
-    """Returns an error's type and message, and the line of the candidate that it came from."""
-    line = None
-    for frame in traceback.extract_tb(error.__traceback__):
-        if Path(frame.filename).parent == directory:
-            line = frame.lineno
+    """Returns an error's type and message, the line of the candidate that it came from, and whether a kernel was interpreted."""
+    interpreted, frames = False, traceback.extract_tb(error.__traceback__)
+    while isinstance(error, InterpreterError) and error.__cause__ is not None:
+        error, interpreted = error.__cause__, True
+        frames += traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename).parent == directory]
     text = (
         _compiler_words(error) or str(error).split("\nSearch for `cuda")[0]
     )  # without CUDA's generic advice
-    message = " ".join(text.split())
-    return {"type": type(error).__name__, "message": message[:600], "line": line}
+    described = {
+        "type": type(error).__name__,
+        "message": whole(text, 2 * LONGEST),
+        "line": [None, *lines][-1],
+    }
+    return described | ({"interpreted": True} if interpreted else {})
 
 
 def _compiler_words(error: BaseException) -> str:

@@ -9,6 +9,7 @@
 - ``tl.dot`` of float32 rounds its operands to TF32 unless the kernel asks for another precision, and computes the products of
   their parts for ``tf32x3``, ``bf16x3`` and ``bf16x6``.
 - Floats and booleans among a kernel's arguments are tensors; floats are rounded to float32.
+- Integers wrap, in sums and as constants.
 - Grids are bounded.
 """
 
@@ -23,7 +24,7 @@ import numpy as np
 import triton.language as tl
 from triton._C.libtriton import ir
 from triton.runtime import interpreter
-from triton.runtime.interpreter import InterpreterBuilder, ReduceOps, TensorHandle
+from triton.runtime.interpreter import InterpreterBuilder, ReduceOps, ReduceScanOpInterface, TensorHandle
 
 BITS = np.dtype(np.uint16)
 """In which the interpreter keeps bfloat16."""
@@ -101,6 +102,7 @@ def compute_as_on_gpu() -> None:
     _fix_dot()
     _fix_reductions()
     _convert_scalars()
+    _wrap_integers()
     _bound_grids()
     # The interpreter knows fewer precisions than GPUs have.
     options = interpreter.interpreter_builder.options
@@ -210,6 +212,31 @@ def _fix_reductions() -> None:
         return [reduction.to_tensor(row, value.dtype) for row, value in zip(kept, values, strict=True)]
 
     ReduceOps.generic_reduce = in_halves
+
+
+def _wrap_integers() -> None:
+    convert = ReduceScanOpInterface.to_tensor
+
+    def wrapped(reduction: Any, result: Any, dtype: Any) -> Any:
+        kind = np.dtype(interpreter._get_np_dtype(dtype))
+        if isinstance(result, int | np.integer) and kind.kind in "iu":  # NumPy adds up in 64 bits
+            result = _wrapped(int(result), kind)
+        return convert(reduction, result, dtype)
+
+    def constant(dtype: Any) -> Callable[[Any, Any], Any]:
+        kind = np.dtype(interpreter._get_np_dtype(dtype))
+        return lambda builder, value: TensorHandle(np.array([_wrapped(int(value), kind)], kind), dtype)
+
+    ReduceScanOpInterface.to_tensor = wrapped
+    for name in (*tl.dtype.SINT_TYPES, *tl.dtype.UINT_TYPES):
+        if name != "int1":
+            setattr(InterpreterBuilder, f"get_{name}", constant(getattr(tl, name)))
+
+
+def _wrapped(value: int, kind: np.dtype[Any]) -> int:
+    """Returns the number whose last bits are those of a value."""
+    limits = np.iinfo(kind)
+    return (value - int(limits.min)) % (1 << limits.bits) + int(limits.min)
 
 
 def _convert_scalars() -> None:

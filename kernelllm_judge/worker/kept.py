@@ -173,7 +173,18 @@ def _is_tritons(value: Any) -> bool:
     return type(value).__module__.partition(".")[0] == "triton"
 
 
-def _names_of(cls: type) -> frozenset[str]:
+def _names_of(cls: type) -> set[str]:
     """The names in the code of one of Triton's classes, among them those of all attributes that it sets itself."""
-    methods = [value for base in cls.__mro__ for value in vars(base).values()]
-    return frozenset(name for each in methods if hasattr(each, "__code__") for name in each.__code__.co_names)
+    names: set[str] = set()
+    waiting: list[Any] = [value for base in cls.__mro__ for value in vars(base).values()]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, types.FunctionType):  # or what was put in its place, which calls it
+            waiting += [
+                part.__code__,
+                *(cell.cell_contents for cell in part.__closure__ or () if _is_filled(cell)),
+            ]
+        elif isinstance(part, types.CodeType):
+            names |= {*part.co_names}
+            waiting += [each for each in part.co_consts if isinstance(each, types.CodeType)]
+    return names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kernelllm_runtime.source.syntax import (
@@ -18,43 +18,94 @@ from kernelllm_runtime.source.syntax import (
     parameters,
 )
 
+STAR = "*"
+
 
 @dataclass
 class Bindings:
     """The statements at module level that give one name its value, alternatives and later changes included."""
 
-    nodes: list[ast.AST] = field(default_factory=list)
-    imports: list[Import] = field(default_factory=list)
+    units: dict[int, tuple[ast.AST, ...]] = field(default_factory=dict)
+    """What counts of each statement, by its number among those of the module."""
+    parts: list[Import | None] = field(default_factory=list)
+    """Imports, star imports and, as None, ``units``, in the order in which they may give the name its value."""
+
+    @property
+    def nodes(self) -> list[ast.AST]:
+        """What counts of all statements, in their order."""
+        return [node for number in sorted(self.units) for node in self.units[number]]
+
+    @property
+    def imports(self) -> list[Import]:
+        """The imports that bind this very name."""
+        return [part for part in self.parts if part is not None and part.name != STAR]
 
 
-def module_names(tree: ast.Module) -> tuple[dict[str, Bindings], tuple[Import, ...]]:
-    """Returns what binds each name at the top of a module, and the module's star imports."""
+@dataclass(frozen=True)
+class Unit:
+    """One statement at module level without inner blocks, or the head of one that has some."""
+
+    statement: ast.stmt
+    parts: tuple[ast.AST, ...]
+    """What runs: the statement itself, or its head."""
+    guards: tuple[ast.AST, ...]
+    """What decides whether it runs: the heads of the blocks around it, and which of their blocks it is in."""
+
+    @property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All that counts where the unit counts."""
+        return (*self.parts, *self.guards)
+
+
+@dataclass(frozen=True)
+class ModuleNames:
+    """What a module does at its top."""
+
+    names: Mapping[str, Bindings]
+    stars: tuple[Import, ...]
+    units: tuple[Unit, ...]
+
+
+def module_names(tree: ast.Module) -> ModuleNames:
+    """Returns what binds each name at the top of a module, its star imports, and its statements in order."""
     names: defaultdict[str, Bindings] = defaultdict(Bindings)
     stars: list[Import] = []
-    _bind(tree.body, [], names, stars)
-    return dict(names), tuple(stars)
-
-
-def _bind(
-    body: Iterable[ast.stmt], guards: list[ast.AST], names: defaultdict[str, Bindings], stars: list[Import]
-) -> None:
-    for statement in body:
-        if isinstance(statement, ast.Import | ast.ImportFrom):
-            for name, imported in imports_of(statement):
-                if name == "*":
+    units = tuple(_units(tree.body, ()))
+    for number, unit in enumerate(units):
+        if isinstance(unit.statement, ast.Import | ast.ImportFrom):
+            for name, imported in imports_of(unit.statement):
+                if name == STAR:
                     stars.append(imported)
-                else:
-                    names[name].imports.append(imported)
-        elif blocks := inner_blocks(statement):
-            heads = [n for n in ast.iter_child_nodes(statement) if not isinstance(n, _BLOCK)]
-            for head in heads:
-                for name in assigned_names(head):
-                    names[name].nodes += [*heads, *guards]
-            for block in blocks:
-                _bind(block, guards + heads, names, stars)
+                    for bindings in names.values():
+                        bindings.parts.append(imported)  # it may take the name's place
+                    continue
+                if unit.guards:
+                    names[name].units[number] = unit.guards
+                    names[name].parts.append(None)
+                names[name].parts.append(imported)
         else:
-            for name in {*assigned_names(statement), *_changed(statement)}:
-                names[name].nodes += [statement, *guards]
+            bound = {name for part in unit.parts for name in assigned_names(part)}
+            for name in sorted(bound | {*_changed(unit.statement)}):
+                if name not in names and (unit.guards or name not in bound):
+                    names[
+                        name
+                    ].parts += stars  # which may have given it the value that it keeps or is changed
+                names[name].units[number] = unit.nodes
+                names[name].parts.append(None)
+    return ModuleNames(dict(names), tuple(stars), units)
+
+
+def _units(body: Iterable[ast.stmt], guards: tuple[ast.AST, ...]) -> Iterator[Unit]:
+    for statement in body:
+        if is_program(statement):
+            yield from _units(getattr(statement, "orelse", ()), guards)
+        elif blocks := _blocks(statement):
+            heads = tuple(n for n in ast.iter_child_nodes(statement) if not isinstance(n, _BLOCK))
+            yield Unit(statement, heads, guards)
+            for place, block in blocks:
+                yield from _units(block, (*guards, *heads, *place))
+        else:
+            yield Unit(statement, (statement,), guards)
 
 
 _BLOCK = (ast.stmt, ast.ExceptHandler, ast.match_case)
@@ -62,13 +113,28 @@ _BLOCK = (ast.stmt, ast.ExceptHandler, ast.match_case)
 
 def inner_blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
     """Returns the blocks of an ``if``, ``try``, ``with``, loop or ``match``; ``if __name__ == ...`` has only its ``else``."""
+    return [block for _, block in _blocks(statement)]
+
+
+def _blocks(statement: ast.stmt) -> list[tuple[tuple[ast.AST, ...], list[ast.stmt]]]:
+    """Returns the inner blocks, each after what tells it apart from the others of the statement."""
     if isinstance(statement, SCOPES):
         return []
-    if isinstance(statement, ast.If) and any(chain_of(n) == ("__name__",) for n in ast.walk(statement.test)):
-        return [statement.orelse]
-    blocks = [getattr(statement, part, []) for part in ("body", "orelse", "finalbody")]
-    blocks += [part.body for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ()))]
-    return [block for block in blocks if block]
+    named = [(ast.Constant(part), getattr(statement, part, [])) for part in ("body", "orelse", "finalbody")]
+    if is_program(statement):
+        named = named[1:2]
+    blocks: list[tuple[tuple[ast.AST, ...], list[ast.stmt]]] = [((place,), body) for place, body in named]
+    for number, part in enumerate((*getattr(statement, "handlers", ()), *getattr(statement, "cases", ()))):
+        asked = (n for n in ast.iter_child_nodes(part) if not isinstance(n, ast.stmt))
+        blocks.append(((ast.Constant(f"part {number}"), *asked), part.body))
+    return [(place, block) for place, block in blocks if block]
+
+
+def is_program(statement: ast.AST) -> bool:
+    """Whether a statement asks whether the module is run as a program."""
+    return isinstance(statement, ast.If) and any(
+        chain_of(n) == ("__name__",) for n in ast.walk(statement.test)
+    )
 
 
 def _changed(statement: ast.stmt) -> Iterator[str]:

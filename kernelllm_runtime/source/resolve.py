@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from kernelllm_runtime.source.names import Bindings, module_names
+from kernelllm_runtime.source.names import STAR, Bindings, Unit, module_names
 from kernelllm_runtime.source.syntax import Chain, Import
 
 WHOLE_MODULE = "*"
@@ -28,6 +30,7 @@ class Module:
     tree: ast.Module
     names: Mapping[str, Bindings]
     stars: tuple[Import, ...]
+    units: tuple[Unit, ...]
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,8 @@ class ProjectSources:
     def __init__(self, root: Path) -> None:
         """``root``: the project root, absolute."""
         self.root = root
+        self.notes: dict[str, Any] = {}
+        """What was found out about the files, kept as long as they are."""
         self._modules: dict[Path, Module | None] = {}
         self._files: dict[tuple[Path, Chain], Path | None] = {}
         self._tops: dict[Path, tuple[Path, ...]] = {}
@@ -71,10 +76,9 @@ class ProjectSources:
         module = self._modules.get(path)
         if module is None:
             tree = ast.parse(path.read_bytes() if source is None else source, filename=str(path))
-            names, stars = module_names(tree)
-            module = self._modules[path] = Module(
-                path, label(path, self.root), label(path, package_root(path)), tree, names, stars
-            )
+            top = module_names(tree)
+            where = label(path, self.root), label(path, package_root(path))
+            module = self._modules[path] = Module(path, *where, tree, top.names, top.stars, top.units)
         return module
 
     def find(self, importer: Module, level: int, parts: Sequence[str]) -> Module | None:
@@ -90,7 +94,7 @@ class ProjectSources:
     def resolve(
         self, module: Module, chain: Chain, local: Mapping[str, Sequence[Import]] | None = None
     ) -> list[Origin]:
-        """Returns the possible origins of a dotted name; none for builtins and unknown names.
+        """Returns the possible origins of a dotted name, the last one to count last; none for builtins and unknown names.
 
         Args:
             module: the file that reads the name.
@@ -104,7 +108,7 @@ class ProjectSources:
                 self._imported(module, imported, chain[1:], found, seen)
         else:
             self._member(module, chain, found, seen)
-        return list(dict.fromkeys(found))
+        return [origin for origin, _ in itertools.groupby(found)]
 
     def _search(self, importer: Path, level: int) -> Iterator[Path]:
         if level:
@@ -132,10 +136,13 @@ class ProjectSources:
         bindings = module.names.get(chain[0])
         if bindings and (module.path, chain) not in seen:
             seen.add((module.path, chain))
-            if bindings.nodes:
-                found.append(Origin(module, chain[0]))
-            for imported in bindings.imports:
-                self._imported(module, imported, chain[1:], found, seen)
+            for part in bindings.parts:
+                if part is None:
+                    found.append(Origin(module, chain[0]))
+                elif part.name == STAR:
+                    self._imported(module, Import(part.level, part.module, None), chain, found, seen)
+                else:
+                    self._imported(module, part, chain[1:], found, seen)
         elif module.path.name == "__init__.py" and (child := self.find(module, 1, chain[:1])):
             self._member(child, chain[1:], found, seen)
         elif (module.path, chain) not in seen:

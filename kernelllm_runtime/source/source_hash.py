@@ -1,10 +1,11 @@
 """Hashes everything that a target's behaviour depends on; the source is read and never run.
 
-The hash covers the class, what it reaches in the project through names and imports, the marker's arguments
-except ``kernel=``, and the names and versions of the installed packages that it reaches. Comments, docstrings
-and formatting do not count, nor does the place of a file, unless the code reads ``__file__``. What shows only at
-run time (``getattr`` with a computed name, files that are read, global settings that are changed elsewhere) is not
-included.
+The hash covers the class, what it reaches in the project through names and imports, every statement that may change
+one of these while the class's file is imported (``changes``), the marker's arguments except ``kernel=``, and the names
+and versions of the installed packages that it reaches. Comments, docstrings and formatting do not count, nor does the
+place of a file, unless the code reads it (``places``). More may count than matters, never less, except for what shows
+only at run time: names and modules that are computed (``getattr``, ``exec``, ``importlib``), files that are read, settings of
+packages that are changed elsewhere, and what a program changes after it has imported the class.
 """
 
 from __future__ import annotations
@@ -14,25 +15,24 @@ import functools
 import hashlib
 import sys
 import types
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from kernelllm_runtime.source.changes import changes_of
 from kernelllm_runtime.source.marks import Mark, is_marker
 from kernelllm_runtime.source.names import reads
+from kernelllm_runtime.source.places import gives_source, own_places, reads_any_place, reads_lines
 from kernelllm_runtime.source.resolve import WHOLE_MODULE, Module, Origin, ProjectSources
-from kernelllm_runtime.source.syntax import Import, expression, imports_of, is_docstring
+from kernelllm_runtime.source.syntax import expression, imports_inside, is_docstring
 
 VERSION = 2
 """Raised whenever the hash of unchanged source changes."""
 
 EARLIER = 1
 """The version before, whose hashes are still recognised: it named files by their paths."""
-
-_PLACES = ("__file__", "__path__")
-"""Names by which code reads where its file is."""
 
 _IN_ENVIRONMENT = ("torch", "triton", "kernelllm_runtime", "kernelllm_judge", "pytest_kernelllm")
 """Packages whose versions are not part of the hash, because a verdict records its environment."""
@@ -61,9 +61,11 @@ def unknown_packages(project: ProjectSources, module: Module, mark: Mark) -> set
 
 
 def _closure(project: ProjectSources, module: Module, mark: Mark, *, by_path: bool = False) -> _Closure:
-    closure = _Closure(project, by_path=by_path)
+    closure = _Closure(project, module, by_path=by_path)
     if mark.node is not None:
         closure.add(module, "class", mark.node)
+        if len(mark.expression) > 1 and mark.expression[0] in module.names:
+            closure.add_changes(module, mark.expression[0])
     if (
         mark.node is None or len(mark.expression) == 1
     ):  # alternatives in an if/else, or a class from elsewhere
@@ -82,13 +84,19 @@ def _closure(project: ProjectSources, module: Module, mark: Mark, *, by_path: bo
 class _Closure:
     """Collects the code that is reached, as lines of text; the set of lines is hashed."""
 
-    def __init__(self, project: ProjectSources, *, by_path: bool) -> None:
-        self.project = project
+    def __init__(self, project: ProjectSources, start: Module, *, by_path: bool) -> None:
+        self.project, self._start = project, start
         self._by_path = by_path
+        self._changes = changes_of(project)
+        self._looked_for: set[tuple[Path, Origin]] = set()
+        """What was looked for among the changes that a module makes."""
+        self._order: Counter[Origin] = Counter()
         self._numbers: dict[Path, int] = {}
+        self._modules: dict[Path, Module] = {}
+        self._reads_places = self._reads_lines = False
         self.outside: set[str] = set()
         self._lines: set[str] = set()
-        self._seen: set[Origin] = set()
+        self._seen: dict[Origin, None] = {}
         self._queue: list[tuple[Module, str, ast.AST]] = []
 
     def add(self, module: Module, role: str, node: ast.AST) -> None:
@@ -97,49 +105,113 @@ class _Closure:
     def entries(self) -> list[str]:
         """Follows everything that was added and returns the sorted lines."""
         while self._queue:
-            module, role, node = self._queue.pop()
-            ignore = partial(is_marker, self.project, module)
-            # What a function imports is in the lines below, wherever it lies. A module as a whole has its imports, too.
-            with_imports = self._by_path or isinstance(node, ast.Module)
-            self._lines.add(f"{role}: {normalised(node, ignore, with_imports)}")
-            local: defaultdict[str, list[Import]] = defaultdict(list)
-            for statement in ast.walk(node):
-                if isinstance(statement, ast.Import | ast.ImportFrom):
-                    for name, imported in imports_of(statement):
-                        local[name].append(imported)
-            for name in () if with_imports else sorted(local):
-                for origin in self.project.resolve(module, (name,), local):
-                    if origin.name != WHOLE_MODULE:
-                        self._reach(f"{self._named(module)} import {name}", origin)
-            for chain in sorted(reads(node, ignore)):
-                if chain[0] in _PLACES and not self._by_path:
-                    self._lines.add(f"{self._named(module)} {chain[0]} = {module.identity}")
-                for origin in self.project.resolve(module, chain, local):
-                    self._reach(f"{self._named(module)} {'.'.join(chain)}", origin)
+            while self._queue:
+                self._follow(*self._queue.pop())
+            self._add_changes_elsewhere()
+        for module in self._modules.values():
+            if self._reads_places and not self._by_path:
+                self._lines.add(f"{self._named(module)} is {module.identity}")
+            if self._reads_lines:
+                self._lines.add(f"{self._named(module)} holds {_digest(module.path)}")
         return sorted(self._lines)
+
+    def _follow(self, module: Module, role: str, node: ast.AST) -> None:
+        ignore = partial(is_marker, self.project, module)
+        # What a function imports is in the lines below, wherever it lies. A module as a whole has its imports, too.
+        with_imports = self._by_path or isinstance(node, ast.Module)
+        self._lines.add(f"{role}: {normalised(node, ignore, with_imports)}")
+        local = imports_inside(node)
+        named = self._named(module)
+        for name in () if with_imports else sorted(local):
+            origins = [o for o in self.project.resolve(module, (name,), local) if o.name != WHOLE_MODULE]
+            self._reach_all(f"{named} import {name}", origins)
+        for chain in sorted(reads(node, ignore)):
+            origins = self.project.resolve(module, chain, local)
+            self._reach_all(f"{named} {'.'.join(chain)}", origins)
+            if chain[-1] == "__name__":
+                for origin in self.project.resolve(module, chain[:-1], local) if chain[1:] else ():
+                    if origin.module is not None and origin.name == WHOLE_MODULE:
+                        self._lines.add(f"{self._named(origin.module)} is {origin.module.identity}")
+        if not self._by_path:
+            self._lines |= {f"{named} {name} = {module.identity}" for name in own_places(node)}
+        self._reads_places |= reads_any_place(node)
+        self._reads_lines |= reads_lines(node)
 
     def _named(self, module: Module) -> str:
         """How lines name a file: by its number in the order in which files are reached, which does not change when it moves."""
-        if self._by_path:
-            return module.identity
-        return str(self._numbers.setdefault(module.path, len(self._numbers)))
+        number = self._numbers.setdefault(module.path, len(self._numbers))
+        self._modules[module.path] = module
+        return module.identity if self._by_path else str(number)
 
-    def _reach(self, reader: str, origin: Origin) -> None:
+    def _reach_all(self, reader: str, origins: Sequence[Origin]) -> None:
+        names = [self._reach(reader, origin) for origin in origins]
+        if len(names) > 1:  # the last one may win
+            self._lines.add(f"{reader} = {', then '.join(names)}")
+
+    def _reach(self, reader: str, origin: Origin) -> str:
         if origin.module is None:
             folder = "" if self._by_path else origin.folder
             top = origin.name.partition(".")[0]
             self.outside.add(top)
-            self._lines.add(f"{reader} = {folder}{origin.name} {distribution(top)}")
-            return
-        self._lines.add(f"{reader} = {self._named(origin.module)} {origin.name}")
-        if origin in self._seen:
-            return
-        self._seen.add(origin)
-        if origin.name == WHOLE_MODULE:
-            self.add(origin.module, WHOLE_MODULE, origin.module.tree)
+            if gives_source(origin.name):
+                self._reads_places = self._reads_lines = True
+            name = f"{folder}{origin.name} {distribution(top)}"
         else:
-            for number, node in enumerate(origin.module.names[origin.name].nodes):  # the last one may win
-                self.add(origin.module, f"{origin.name} {number}", node)
+            name = f"{self._named(origin.module)} {origin.name}"
+            if origin not in self._seen:
+                self._seen[origin] = None
+                self._add_definition(origin.module, origin.name)
+        self._lines.add(f"{reader} = {name}")
+        return name
+
+    def _add_definition(self, module: Module, name: str) -> None:
+        if name == WHOLE_MODULE:
+            self.add(module, WHOLE_MODULE, module.tree)
+            return
+        units = dict(module.names[name].units) | self._changes_within(module, name)
+        self._add_units(module, name, units)
+
+    def add_changes(self, module: Module, name: str) -> None:
+        """Adds what changes a class whose definition counts without the rest of the class that it is in."""
+        self._add_units(module, f"{name} changed", self._changes_within(module, name))
+        self._seen.setdefault(Origin(module, name))
+
+    def _changes_within(self, module: Module, name: str) -> dict[int, tuple[ast.AST, ...]]:
+        made = self._changes.of(module)
+        keys = (module.path, name), (module.path, WHOLE_MODULE)
+        own = module.names[name].units
+        return {n: own.get(n, module.units[n].nodes) for key in keys for n in made.get(key, ())}
+
+    def _add_units(self, module: Module, role: str, units: Mapping[int, tuple[ast.AST, ...]]) -> None:
+        nodes = [node for number in sorted(units) for node in units[number]]
+        for count, node in enumerate(nodes):  # the last one may win
+            self.add(module, f"{role} {count}", node)
+
+    def _add_changes_elsewhere(self) -> None:
+        """Adds what the modules that are imported with the class change in others that it reads."""
+        for module in self._changes.loaded(self._start):
+            changes = self._changes.of(module)
+            for origin in [each for each in self._seen if (module.path, each) not in self._looked_for]:
+                self._looked_for.add((module.path, origin))
+                if origin.module is None or origin.module is module:
+                    continue
+                names: tuple[str, ...] = (origin.name, WHOLE_MODULE)
+                if origin.name == WHOLE_MODULE:
+                    names = tuple(sorted(name for path, name in changes if path == origin.module.path))
+                for number in sorted(
+                    {n for name in names for n in changes.get((origin.module.path, name), ())}
+                ):
+                    self._order[origin] += 1
+                    role = f"{self._named(origin.module)} {origin.name} changed {self._order[origin]}"
+                    for node in module.units[number].nodes:
+                        self.add(module, role, node)
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
 
 
 @functools.cache

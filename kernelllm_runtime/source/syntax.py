@@ -38,6 +38,11 @@ def chain_of(node: ast.AST) -> Chain | None:
     return (node.id, *reversed(parts)) if isinstance(node, ast.Name) else None
 
 
+def words(text: str) -> frozenset[str]:
+    """Returns the words of a text."""
+    return frozenset(text.split())
+
+
 def expression(text: str) -> ast.expr:
     """Parses one expression."""
     return ast.parse(text, mode="eval").body
@@ -74,6 +79,16 @@ def imports_of(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Import]
         else:
             top = alias.name.partition(".")[0]
             yield top, Import(0, top, None)
+
+
+def imports_inside(node: ast.AST) -> dict[str, list[Import]]:
+    """Returns what code imports, in it and in all that is nested in it, by the names that are bound."""
+    found: dict[str, list[Import]] = {}
+    for statement in ast.walk(node):
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            for name, imported in imports_of(statement):
+                found.setdefault(name, []).append(imported)
+    return found
 
 
 def assigned_names(node: ast.AST) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from kernelllm_judge.core.output_file import output_file
 from pytest_kernelllm.commands.common import OK, CommandError
 from pytest_kernelllm.report.html.page import HtmlError, check_html, write_page
 from pytest_kernelllm.report.read import ReportError, read_report
@@ -15,14 +16,16 @@ HELP = "Make an HTML page from a report that `pytest --kernelllm-report` wrote, 
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.add_argument("report", metavar="REPORT.json", help="file written by --kernelllm-report")
-    parser.add_argument("--html", metavar="FILE", required=True, help="page to write (extra: html)")
+    parser.add_argument(
+        "--html", metavar="FILE", type=output_file, required=True, help="page to write (extra: html)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Writes the page; exit code 0."""
     file, page = Path(options.report), Path(options.html)
     try:
-        check_html(page)
+        check_html()
         report = read_report(file.read_bytes())
     except HtmlError as error:
         raise CommandError(str(error)) from None

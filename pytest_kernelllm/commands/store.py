@@ -8,12 +8,22 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.markup import escape
+
 from kernelllm_judge.core.records import KernelRecord, Ratio, mean_ratio
 from pytest_kernelllm.commands.common import OK, REJECTED, CommandError
 from pytest_kernelllm.commands.project import project_here
 from pytest_kernelllm.core.history import Run
 from pytest_kernelllm.core.words import counted, say
 from pytest_kernelllm.discover.scan import scan
+from pytest_kernelllm.report.fitted import (
+    NAME,
+    SENTENCE,
+    Column,
+    fitted,
+    rendered,
+    terminal_width,
+)
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.store.hub import HubError, HubStore, Pulled
 from pytest_kernelllm.store.signing import VARIABLE
@@ -49,9 +59,14 @@ def run(options: argparse.Namespace) -> int:
     records = list(store.verdicts)
     runs = list(store.runs)
     if options.action == "list":
-        _list(records)
+        if records:
+            print(listed(records, terminal_width()))
     elif options.action == "show":
-        _show(records, options.arguments[0] if options.arguments else "")
+        if not options.arguments:
+            raise CommandError(
+                "`kernelllm store show` takes the start of a hash, as `kernelllm store list` shows it."
+            )
+        _show(records, options.arguments[0])
     elif options.action == "runs":
         _runs(runs, *options.arguments[:1])
     elif options.action == "gc":
@@ -109,17 +124,30 @@ def _share(store: Store, options: argparse.Namespace) -> int:
     return REJECTED if pulled.unusable else OK
 
 
-def _list(records: Sequence[KernelRecord]) -> None:
-    for record in records:
-        verdict = record.verdict
-        speed = _speed(verdict.speedup)
-        print(
-            f"{verdict.kernel_hash[:12]}  {verdict.verdict:12}  {speed}  {record.target}  {verdict.reason[:80]}"
-        )
+def listed(records: Sequence[KernelRecord], width: int) -> str:
+    """Returns a table of verdicts, at most so wide."""
+    columns = [
+        Column("kernel"),
+        Column("verdict", drop=1, shorten=SENTENCE),
+        Column("speed", drop=2),
+        Column("target", shorten=NAME),
+        Column("reason", drop=3, shorten=SENTENCE),
+    ]
+    rows = [
+        [
+            each.verdict.kernel_hash[:12],
+            each.verdict.verdict,
+            _speed(each.verdict.speedup).strip(),
+            escape(each.target),  # as other commands take it
+            escape(each.verdict.reason),
+        ]
+        for each in records
+    ]
+    return rendered(width, False, fitted(columns, rows, width))
 
 
 def _show(records: Sequence[KernelRecord], prefix: str) -> None:
-    match = [r for r in records if prefix and r.verdict.kernel_hash.startswith(prefix)]
+    match = [r for r in records if r.verdict.kernel_hash.startswith(prefix)]
     if not match:
         raise CommandError(f"No verdict's hash starts with {prefix!r}; `kernelllm store list` shows them.")
     print(json.dumps(match[0].to_json(), indent=1))

@@ -133,7 +133,7 @@ def _write_page(page: Path, report: Report) -> None:
     """Writes the report for people beside the one for programs, where the extra for it is installed."""
     page.unlink(missing_ok=True)
     try:
-        check_html(page)
+        check_html()
         write_page(page, report)
     except (HtmlError, OSError) as error:
         print(f"{page.name} is left out: {error}")

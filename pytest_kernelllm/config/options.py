@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentTypeError
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import fields
 from typing import Any
 
 from pytest_kernelllm.config.settings import Option, Settings
+
+FREQUENT = (
+    "generator",
+    "samples",
+    "endpoint",
+    "device",
+    "timing",
+    "workers",
+    "require_kernels",
+    "require_timing",
+    "compare",
+)
+"""The settings that have an option of pytest's of their own: what people change from run to run."""
 
 
 def options(*groups: str) -> dict[str, Option]:
@@ -17,15 +30,18 @@ def options(*groups: str) -> dict[str, Option]:
     return {name: option for name, option in found.items() if not groups or option.group in groups}
 
 
-def add_options(add: Callable[..., Any], *groups: str, prefix: str = "") -> None:
+def add_options(add: Callable[..., Any], *groups: str, prefix: str = "", only: Collection[str] = ()) -> None:
     """Add settings as arguments. Those left out on the command line are None, and come from elsewhere.
 
     Args:
         add: ``add_argument`` of argparse, or ``addoption`` of pytest.
         groups: of options; without any, all of them.
         prefix: before each name.
+        only: names of settings; empty takes all.
     """
     for name, option in options(*groups).items():
+        if only and name not in only:
+            continue
         flag = f"--{prefix}{option.flag or name}".replace("_", "-")
         rest = {
             "dest": f"{prefix}{name}".replace("-", "_"),

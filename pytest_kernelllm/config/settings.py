@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import UnionType
@@ -309,6 +309,33 @@ def share(text: str) -> float:
     return float(found[1]) / 100
 
 
+def assigned(texts: Sequence[str]) -> dict[str, str]:
+    """Returns the settings that ``KEY=VALUE`` texts of a command line give.
+
+    Raises:
+        ConfigError: one has no ``=``, or names no setting.
+    """
+    origin = "--kernelllm-set"
+    for text in texts:
+        if "=" not in text:
+            raise ConfigError(f"{origin} takes KEY=VALUE, not {text!r}.")
+    pairs = (text.split("=", 1) for text in texts)
+    return {_named(key.strip(), origin): value for key, value in pairs}
+
+
+def _named(key: str, origin: str) -> str:
+    """The setting of a name that a person wrote."""
+    names = [f.name for f in fields(Settings)]
+    name = key.replace("-", "_")
+    if name not in names:
+        from difflib import get_close_matches  # no session without a mistake needs it
+
+        nearest = get_close_matches(name, names, 1, 0.5)
+        hint = f"did you mean `{nearest[0]}`?" if nearest else f"it takes {', '.join(sorted(names))}."
+        raise ConfigError(f"{origin} has no setting `{key}`; {hint}")
+    return name
+
+
 def load_settings(
     root: Path, overrides: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None
 ) -> Settings:
@@ -335,11 +362,7 @@ def load_settings(
         if not isinstance(table, dict):
             raise ConfigError(f"{pyproject}: [tool.kernelllm] is {table!r}; expected a table.")
         for key, value in table.items():
-            name = key.replace("-", "_")
-            if name not in names:
-                raise ConfigError(
-                    f"{pyproject}: [tool.kernelllm] has no setting `{key}`; it has {', '.join(sorted(names))}."
-                )
+            name = _named(key, f"{pyproject}: [tool.kernelllm]")
             merged[name] = _coerce(name, value, f"{pyproject}: [tool.kernelllm]")
     for name in names:
         variable = f"KERNELLLM_{name.upper()}"

@@ -28,7 +28,7 @@ class Outcome(Record):
     rounds: tuple[Outcome, ...] = ()
     """What became of each answer where the first one was repaired, in order. ``tokens`` and ``cost`` are those of all."""
     unanswered: int = 0
-    """Requests for a better answer that a server failed for a passing reason; the next run repeats them."""
+    """Requests that a server failed for a passing reason; the next run repeats them."""
     history: History | None = None
     """What earlier runs recorded, for an adopted kernel with a verdict."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kernelllm_judge.core.records import Case, Completion, Target
 from pytest_kernelllm.generate.protocol import Attempt, Generator, Repair, Request
 from pytest_kernelllm.models.protocol import (
+    CUT_OFF,
     Answer,
     Ask,
     LanguageModel,
@@ -198,6 +199,12 @@ class KernelLLMGenerator(Generator):
         ]
         return Message("system", SYSTEM), Message("user", task), *turns
 
+    def _note(self, answer: Answer) -> str:
+        if answer.finish == "length":
+            longest = self._sampling.max_new_tokens
+            return f"{CUT_OFF} {longest:,} tokens: raise `max_new_tokens`"
+        return "" if answer.text else "the model wrote nothing"
+
     def _completion(self, answer: Answer, prompt: Prompt) -> Completion:
         return Completion(
             self.name,
@@ -209,7 +216,7 @@ class KernelLLMGenerator(Generator):
             prompt=text_of(prompt),
             seconds=answer.seconds,
             tokens=answer.tokens,
-            note=answer.note or ("" if answer.text else "the model wrote nothing"),
+            note=answer.note or self._note(answer),
             cost=answer.cost,
             failed=answer.finish == "failed",
             reasoning=answer.reasoning,

@@ -12,6 +12,10 @@ from pytest_kernelllm.generate.protocol import GenerateError
 Finish = Literal["stop", "length", "failed"]
 
 
+CUT_OFF = "the answer was cut off at"
+"""How the note of an answer begins that reached the limit of tokens."""
+
+
 @dataclass(frozen=True)
 class Sampling:
     """How tokens are drawn; the defaults are those of KernelLLM's published pass@k (``PUBLISHED``)."""

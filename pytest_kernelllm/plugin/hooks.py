@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_kernelllm.config.options import add_options, run_name
+from kernelllm_judge.core.output_file import output_file
+from pytest_kernelllm.config.options import FREQUENT, add_options, run_name
 
 if TYPE_CHECKING:
     from pytest_kernelllm.plugin.run import Run
@@ -27,7 +28,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="write, prove and time kernels for the marked modules found under the given paths",
     )
     add("--kernelllm-only", action="store_true", help="like --kernelllm, without the project's other tests")
-    add_options(add, prefix="kernelllm-")
+    add_options(add, prefix="kernelllm-", only=FREQUENT)
+    add(
+        "--kernelllm-set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="any other setting of [tool.kernelllm] in pyproject.toml, for this run (docs/reference/settings.md)",
+    )
     add(
         "--kernelllm-save",
         metavar="NAME",
@@ -37,11 +45,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add(
         "--kernelllm-report",
         metavar="FILE",
+        type=output_file,
         help="write all verdicts as JSON (schema: docs/schema/report.json)",
     )
     add(
         "--kernelllm-html",
         metavar="FILE",
+        type=output_file,
         help="write the report as one HTML page that needs no network (extra: html)",
     )
     parser.addini(

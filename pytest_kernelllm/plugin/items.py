@@ -17,6 +17,9 @@ from pytest_kernelllm.discover.scan import Scan
 from pytest_kernelllm.report.explain import explain, noted
 from pytest_kernelllm.session.session import Session
 
+MISTAKES = pytest.StashKey[dict[str, pytest.Item]]()
+"""By the sentence about a mistake, the first test that found it."""
+
 
 class TargetFile(pytest.File):
     """A file with targets."""
@@ -43,8 +46,6 @@ class TargetClass(pytest.Collector):
         super().__init__(**kwargs)
         self.kernelllm = kernelllm
         self.target = target
-        self.mistake: tuple[str, str] | None = None
-        """The first test that found a mistake in the target, and the sentence about it."""
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yields correctness and speed of the adopted kernel, and of every candidate unless that one is current."""
@@ -63,9 +64,12 @@ class TargetClass(pytest.Collector):
 class TargetItem(pytest.Item):
     """A test about one target."""
 
-    def __init__(self, *, kernelllm: Session, target: Target, **kwargs: Any) -> None:
+    def __init__(
+        self, *, kernelllm: Session, target: Target, name: str, parent: pytest.Collector, **kwargs: Any
+    ) -> None:
         """``target`` as the scan saw it."""
-        super().__init__(**kwargs)
+        # The id as a text, which pytest takes apart as it does what it reads from its cache (``--lf``).
+        super().__init__(name, parent, nodeid=f"{parent.nodeid}::{name}", **kwargs)
         self.kernelllm = kernelllm
         self.target = target
 
@@ -80,15 +84,14 @@ class TargetItem(pytest.Item):
         return super().repr_failure(excinfo, style)
 
     def runtest(self) -> None:
-        """Judges, then passes, fails, skips or xfails. A mistake that concerns several tests of a target fails one."""
-        collector = self.getparent(TargetClass)
+        """Judges, then passes, fails, skips or xfails. A mistake that concerns several tests fails one."""
         try:
             self.judge()
         except SessionError as error:
-            if collector is not None and collector.mistake is not None and collector.mistake[1] == str(error):
-                self.skip(f"not tried, for the reason that {collector.mistake[0]} failed")
-            if collector is not None:
-                collector.mistake = (self.name, str(error))
+            first = self.session.stash.setdefault(MISTAKES, {}).setdefault(str(error), self)
+            if first is not self:
+                here = first.parent is self.parent
+                self.skip(f"not tried, for the reason that {first.name if here else first.nodeid} failed")
             raise
 
     def judge(self) -> None:

@@ -14,16 +14,16 @@ from pytest_kernelllm.core.usage import Usage
 
 
 def check_reports(config: pytest.Config) -> None:
-    """Checks before anything runs that the HTML report can be written.
+    """Checks before anything runs that the HTML report can be made.
 
     Raises:
-        pytest.UsageError: it cannot be written; one sentence.
+        pytest.UsageError: it cannot be made; one sentence.
     """
-    if html := config.getoption("kernelllm_html"):
+    if config.getoption("kernelllm_html"):
         from pytest_kernelllm.report.html.page import HtmlError, check_html
 
         try:
-            check_html(Path(html))
+            check_html()
         except HtmlError as error:
             raise pytest.UsageError(str(error)) from None
 
@@ -37,7 +37,7 @@ def write_reports(
     usage: Usage | None = None,
     stopped: str = "",
 ) -> None:
-    """Writes the reports that the command line asks for; the JSON report only where something was judged.
+    """Writes the reports that the command line asks for; the JSON report only where something was judged, or was to be.
 
     Args:
         terminal: pytest's ``TerminalReporter``, which shows why a file could not be written.
@@ -49,13 +49,14 @@ def write_reports(
         stopped: why the run ended before everything was tried; empty if it did not.
     """
     file, html = config.getoption("kernelllm_report"), config.getoption("kernelllm_html")
-    if not html and not (file and outcomes):
+    file = file if outcomes or stopped else None
+    if not html and not file:
         return
     from pytest_kernelllm.report.json import build_report, write_report
 
     report = build_report(environment, outcomes, patches, usage, root=config.rootpath, stopped=stopped)
     try:
-        if file and outcomes:
+        if file:
             write_report(Path(file), report)
         if html:
             from pytest_kernelllm.report.html.page import write_page

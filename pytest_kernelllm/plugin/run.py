@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import inspect
+import shlex
+import subprocess
 from collections.abc import Generator
-from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,9 @@ import pytest
 
 from kernelllm_judge.core.errors import ConfigError, SessionError
 from kernelllm_judge.core.records import ADOPTED, CandidateId, Target
-from pytest_kernelllm.config.settings import Settings, load_settings
+from pytest_kernelllm.config.options import FREQUENT
+from pytest_kernelllm.config.settings import Settings, assigned, load_settings
+from pytest_kernelllm.core.interruption import terminable
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.overrides import Overrides
 from pytest_kernelllm.core.usage import Span, Usage
@@ -24,8 +28,9 @@ from pytest_kernelllm.discover.scan import Scan, scan_file
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.generate.protocol import Generator as KernelGenerator
 from pytest_kernelllm.models.generator import PromptHook
-from pytest_kernelllm.plugin.items import CandidateItem, TargetFile
+from pytest_kernelllm.plugin.items import CandidateItem, TargetFile, TargetItem
 from pytest_kernelllm.plugin.reports import check_reports, write_reports
+from pytest_kernelllm.report.spent import silent
 from pytest_kernelllm.session.session import Session
 
 PASS_AT_K = "pytest_kernelllm.beside.passk.summary"
@@ -50,10 +55,11 @@ class Run:
         self.root = config.rootpath
         self.only = bool(config.getoption("kernelllm_only"))
         check_reports(config)
-        names = [field.name for field in fields(Settings)]
-        given = {name: config.getoption(f"kernelllm_{name}", None) for name in names}
+        given = {name: config.getoption(f"kernelllm_{name}") for name in FREQUENT}
         try:
-            self.settings: Settings = load_settings(self.root, given)
+            self.settings: Settings = load_settings(
+                self.root, given | assigned(config.getoption("kernelllm_set"))
+            )
             self.session = Session(
                 self.root,
                 self.settings,
@@ -83,6 +89,13 @@ class Run:
         """Spans of the verdicts in pytest-xdist's workers."""
         self._stopped = ""
         """Why the run ended before everything was tried."""
+        self._go_on = ""
+        """The command that goes on, after an interruption."""
+        self._worker_processes: list[subprocess.Popen[bytes]] = []
+        """pytest-xdist's workers on this machine."""
+        cleanup = contextlib.ExitStack()
+        cleanup.enter_context(terminable())
+        config.add_cleanup(cleanup.close)
 
     # ------------------------------------------------------------------ collecting
 
@@ -123,6 +136,17 @@ class Run:
         # Straight below the session: pytest would import the ``__init__.py`` of a package in between.
         return TargetFile.from_parent(parent.session, path=path, kernelllm=self.session, found=found)
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, object, object]:
+        """Puts kernels last, whatever the order of paths: no unit test waits for a judge.
+
+        That is before ``--sw`` counts, after pytest-randomly shuffles, and before ``--ff`` puts failures first.
+        """
+        items.sort(key=lambda item: isinstance(item, TargetItem))
+        result = yield
+        items.sort(key=lambda item: isinstance(item, TargetItem))
+        return result
+
     # ------------------------------------------------------------------ reporting
 
     def pytest_report_header(self) -> list[str]:
@@ -156,11 +180,29 @@ class Run:
     def pytest_configure_node(self, node: Any) -> None:
         """Informs one of pytest-xdist's workers how items are distributed."""
         node.workerinput[TOGETHER] = self.config.getoption("dist") in ("loadscope", "loadfile")
+        process = getattr(getattr(node.gateway, "_io", None), "popen", None)
+        self._worker_processes += [process] if process else []
+
+    def pytest_keyboard_interrupt(self) -> None:
+        """Ends what is being done, so that the closing section and the reports come before the run is killed."""
+        self.session.interrupt()
+        for process in self._worker_processes:  # pytest-xdist would wait for them
+            process.terminate()
+        self._go_on = shlex.join(["pytest", *map(str, self.config.invocation_params.args)])
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Notes why the run stopped early, and reports from one of pytest-xdist's workers how busy its slots were."""
+        """Notes why the run stopped early, and reports from one of pytest-xdist's workers how busy its slots were.
+
+        With ``--kernelllm-strict`` a generator that wrote nothing at all fails the run.
+        """
         interrupted = "interrupted" if exitstatus == pytest.ExitCode.INTERRUPTED else ""
         self._stopped = str(session.shouldfail or session.shouldstop or interrupted)
+        if (
+            self.settings.require_kernels
+            and exitstatus == pytest.ExitCode.OK
+            and silent(self.outcomes.values())
+        ):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if hasattr(self.config, "workeroutput"):
             self.config.workeroutput[USAGE] = self.session.usage
             self.config.workeroutput[NOTES] = list(self.session.processes.notes)
@@ -197,10 +239,17 @@ class Run:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Writes the closing table, the patches and the reports."""
+        if self._go_on:
+            settled = {(outcome.target.id, outcome.id): outcome for outcome in self.session.settled}
+            self.outcomes = settled | self.outcomes
         if not self.outcomes:
             write_reports(
                 terminalreporter, self.config, self.session.context.environment, [], {}, None, self._stopped
             )
+            if self._go_on:
+                terminalreporter.section("kernelllm")
+                terminalreporter.write_line(self._interrupted())
+                return
             if not self._found and not self.config.pluginmanager.hasplugin("dsession"):
                 terminalreporter.section("kernelllm")
                 terminalreporter.write_line(self._no_target())
@@ -223,6 +272,7 @@ class Run:
             outcomes,
             suggestions,
             [
+                *filter(None, [self._interrupted()]),
                 *self.session.context.store.problems,
                 *dict.fromkeys([*self.session.processes.notes, *self._notes]),
             ],
@@ -240,6 +290,12 @@ class Run:
             usage,
             self._stopped,
         )
+
+    def _interrupted(self) -> str:
+        if not self._go_on:
+            return ""
+        kept = counted(sum(outcome.verdict is not None for outcome in self.outcomes.values()), "verdict")
+        return f"Interrupted: {kept} kept in {self.session.context.store.path.name}/; to go on: {self._go_on}"
 
     def _no_target(self) -> str:
         """Says why nothing was tested: no marker, or none that is in a Python file."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from collections import deque
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
 from pytest_kernelllm.pool.job_queue import JobQueue
-from pytest_kernelllm.pool.pool_process import Reply, StageOverdue
+from pytest_kernelllm.pool.pool_process import HURRY, Reply, StageOverdue
 
 KEPT_GROUPS = 3
 """Number of groups that a process keeps prepared: those of its last jobs."""
@@ -100,8 +101,8 @@ class Transport(Protocol):
     def end(self) -> None:
         """Ends what was started."""
 
-    def close(self) -> None:
-        """From any thread: starts nothing more, and has what was started end soon."""
+    def close(self, seconds: float = math.inf) -> None:
+        """From any thread: starts nothing more, and has what was started end, within so many seconds where it can."""
 
 
 class Engine:
@@ -140,11 +141,15 @@ class Engine:
 
     def __exit__(self, *exc: object) -> None:
         """Ends what was started in the slots; jobs that are not done fail with ``ProcessLost``."""
-        self._stop(lambda: ProcessLost("the pool is closed"))
-        for slot in self._slots:
-            slot.close()
+        self.stop(HURRY if exc and exc[0] is KeyboardInterrupt else math.inf)
         for thread in self._threads:
             thread.join()
+
+    def stop(self, seconds: float = math.inf) -> None:
+        """Has what was started end, within so many seconds, and returns at once; jobs that are not done fail with ``ProcessLost``."""
+        self._stop(lambda: ProcessLost("the pool is closed"))
+        for slot in self._slots:
+            slot.close(seconds)
 
     def prefer(self, group: str) -> None:
         """Prefers a group from now on: other groups' jobs that can wait leave one slot free for its jobs."""

@@ -16,6 +16,7 @@ import torch
 from kernelllm_judge.candidate import Speed, criteria_of, judge_candidate, measure_completion
 from kernelllm_judge.core.measured import Measured
 from kernelllm_judge.core.records import Candidate, Verdict
+from kernelllm_judge.core.shorten import whole
 from kernelllm_judge.core.stages import InStage, unwatched
 from kernelllm_judge.isolation.isolation import probe_isolation
 from kernelllm_judge.judging import Judge
@@ -75,8 +76,7 @@ class TargetJudge(TargetLoader):
         except ServerFailed as error:
             return ErrorReply(str(error)) if request.in_project else self._unjudged(str(error))
         except (Exception, SystemExit) as error:  # a run of thousands goes on
-            text = " ".join(str(error).split())[:300]
-            return self._unjudged(f"the judge failed: {type(error).__name__}: {text}")
+            return self._unjudged(f"the judge failed: {type(error).__name__}: {whole(error)}")
 
     def measured(self, request: MeasureRequest) -> Measured | ErrorReply:
         """Renders and times one completion."""
@@ -88,8 +88,7 @@ class TargetJudge(TargetLoader):
                 else measure_completion(self._judge, live, request.completion)
             )
         except (Exception, SystemExit) as error:
-            text = " ".join(str(error).split())[:300]
-            return Measured(error=f"measuring failed: {type(error).__name__}: {text}")
+            return Measured(error=f"measuring failed: {type(error).__name__}: {whole(error)}")
 
     def _unjudged(self, reason: str) -> Verdict:
         return Verdict("inconclusive", "render", reason, "", self._judge.environment)

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from kernelllm_judge.core.shorten import whole
 from kernelllm_judge.shared.channel import Channel, ChannelTimeout
 from pytest_kernelllm.store.signing import VARIABLE as STORE_KEY
 
@@ -38,6 +39,9 @@ PENDING = 0.1
 
 GRACE = 15.0
 """Seconds a process has for ending its own children before it is killed."""
+
+HURRY = 0.5
+"""As many where the command is interrupted: a cancelled CI job has a few seconds in all."""
 
 
 @dataclass(frozen=True)
@@ -110,15 +114,18 @@ class PoolProcess:
             if message[STAGE]:
                 stages[message["thread"]] = message[STAGE], time.monotonic() + stage_seconds
 
-    def terminate(self) -> None:
-        """Asks it to end its children and itself, and kills it if it does not."""
+    def terminate(self, seconds: float = math.inf) -> None:
+        """Asks it to end its children and itself, and kills it if it does not; see ``kill_later``."""
         os.kill(self._popen.pid, signal.SIGTERM)
-        self.kill_later()
+        self.kill_later(seconds)
 
-    def kill_later(self) -> None:
-        """Kills it if it has not ended after ``GRACE``. Two threads must not call this at once."""
+    def kill_later(self, seconds: float = math.inf) -> None:
+        """Kills it if it has not ended after so long, or after ``GRACE``. Two threads must not call this at once."""
+        if self._killer is not None and seconds < GRACE:
+            self._killer.cancel()
+            self._killer = None
         if self._killer is None:
-            self._killer = threading.Timer(GRACE, _kill, (self._popen.pid,))
+            self._killer = threading.Timer(min(seconds, GRACE), _kill, (self._popen.pid,))
             self._killer.daemon = True
             self._killer.start()
 
@@ -133,7 +140,7 @@ class PoolProcess:
             name = _SIGNALS.get(how.si_status, f"signal {how.si_status}")
             crash = _CRASH.search(log)
             return f"it was killed by {name}" + (f" in {crash[3]} ({crash[1]}:{crash[2]})" if crash else "")
-        last_line = log.rpartition("\n")[2][:300]
+        last_line = whole(log.rpartition("\n")[2])
         return f"it exited with status {how.si_status}" + (f": {last_line}" if last_line else "")
 
     def reap(self) -> None:

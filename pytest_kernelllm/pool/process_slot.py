@@ -68,12 +68,12 @@ class ProcessSlot:
         """Has the process end, and waits for it."""
         self._ended()
 
-    def close(self) -> None:
-        """Starts nothing more, and asks the process to end."""
+    def close(self, seconds: float = math.inf) -> None:
+        """Starts nothing more, and has the process end, within so many seconds."""
         with self._lock:
             self._closed = True
             if self._process is not None:
-                self._process.terminate()
+                self._process.terminate(seconds)
 
     def _reply(self, job: PoolJob) -> Reply:
         reply = self._ask(job)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from kernelllm_judge.core.records import ADOPTED
 from pytest_kernelllm.core.outcome import Outcome
+from pytest_kernelllm.core.words import command, from_here
 
 
 def noted(outcome: Outcome) -> str:
@@ -32,5 +33,5 @@ def explain(root: Path, outcome: Outcome, nodeid: str) -> str:
     else:
         lines.append(f"candidate: {outcome.id}")
     lines.append(f"target: {target.path}:{target.line} {target.name}")
-    lines.append(f'again: pytest --kernelllm "{nodeid}"')
+    lines.append(f"again: {command('pytest', '--kernelllm', from_here(root, nodeid)).strip('`')}")
     return "\n".join(lines)

@@ -13,10 +13,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from kernelllm_judge.core.characters import reordering
 from kernelllm_judge.core.records import Environment, Ratio, Verdict
+from kernelllm_judge.core.shorten import whole
 from pytest_kernelllm.core.history import History
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.report.read import Report, ReportedCandidate, ReportedTarget
-from pytest_kernelllm.report.spent import spent
+from pytest_kernelllm.report.spent import silent, spent
 from pytest_kernelllm.report.worst import worst_error
 
 TITLE = "Adopt verified Triton kernels"
@@ -55,7 +56,10 @@ def job_summary(report: Report) -> str:
         f"{counted(len(verified), 'module')} of {len(targets)} with a verified kernel, on {_where(report.environment)}.",
         "",
     ]
-    for each in spent(candidate for target in targets for candidate in target.candidates):
+    candidates = [candidate for target in targets for candidate in target.candidates]
+    for sentence in silent(candidates):
+        head += [f"**{code(sentence)}**", ""]
+    for each in spent(candidates):
         head += [f"{code(each.generator)}: {each}.", ""]
     rows = [_table_head("result"), *(_row(t, _result(t)) for t in targets), ""]
     return _joined(head, rows, (_details(t) for t in targets), LONGEST_SUMMARY)
@@ -262,4 +266,4 @@ def _plain(text: str) -> str:
     """One line of visible characters in the order in which they are shown, without the start of a comment."""
     plain = "".join(c if c.isprintable() and not reordering(c) else "\ufffd" for c in text).strip()
     plain = plain.replace("<!--", "<! --")
-    return (plain if len(plain) <= 300 else plain[:299] + "…") or "–"
+    return whole(plain) or "–"

@@ -16,6 +16,7 @@ from kernelllm_judge.core.records import (
     Target,
     Verdict,
 )
+from kernelllm_judge.core.shorten import whole
 from pytest_kernelllm.core.history import History
 from pytest_kernelllm.core.usage import Usage
 from pytest_kernelllm.discover.original import Original
@@ -146,4 +147,4 @@ def _finite(text: str) -> float:
 
 def _short(text: str) -> str:
     plain = "".join(c if c.isprintable() else " " for c in text)
-    return plain if len(plain) <= 200 else plain[:199] + "…"
+    return whole(plain, 200)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from kernelllm_judge.core.records import ADOPTED
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.report.read import ReportedCandidate
@@ -43,6 +44,18 @@ def spent(candidates: Iterable[Outcome | ReportedCandidate]) -> list[Spent]:
             _total([each.cost for each in own]),
         )
         for name, own in by.items()
+    ]
+
+
+def silent(candidates: Iterable[Outcome | ReportedCandidate]) -> list[str]:
+    """Returns a sentence for each generator that wrote no candidate at all, with its first reason."""
+    by: dict[str, list[Outcome | ReportedCandidate]] = {}
+    for each in candidates:
+        by.setdefault(each.generator, []).append(each)
+    return [
+        f"{name} wrote no candidate: {own[0].reason.rstrip('.')}."
+        for name, own in by.items()
+        if name != ADOPTED.generator and not any(each.verdict for each in own)
     ]
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_kernelllm.core.history import Run
-from pytest_kernelllm.core.outcome import Outcome
+from pytest_kernelllm.core.outcome import Outcome, best
 from pytest_kernelllm.core.usage import Usage
 from pytest_kernelllm.core.words import counted
-from pytest_kernelllm.report.spent import spent
+from pytest_kernelllm.report.fitted import terminal_width
+from pytest_kernelllm.report.spent import silent, spent
 from pytest_kernelllm.report.table import render_table
 
 
@@ -39,8 +40,7 @@ def write_summary(
         recorded: what was remembered of this run's adopted kernels.
     """
     terminal.section("kernelllm")
-    width = max(terminal._tw.fullwidth, 110)
-    terminal.write_line(render_table(outcomes, patches, width, terminal.hasmarkup, stale))
+    terminal.write_line(render_table(outcomes, patches, terminal_width(), terminal.hasmarkup, stale))
     known = sum(o.cached for o in outcomes)
     judged = sum(o.verdict is not None for o in outcomes)
     terminal.write_line("")
@@ -58,10 +58,24 @@ def write_summary(
         terminal.write_line(
             f"{counted(len(patches), 'patch')} in {folder}/: `git apply` one, or `kernelllm apply` for all of them."
         )
+        if untimed(outcomes, patches):
+            terminal.write_line(UNTIMED)
     for line in comparisons(outcomes, recorded):
         terminal.write_line(line)
-    for problem in problems:
+    for problem in (*silent(outcomes), *problems):
         terminal.write_line(problem, yellow=True)
+
+
+UNTIMED = (
+    "A patch with unknown speed is proven, not timed: a GPU, such as the Action's job, decides whether it is faster; "
+    "--kernelllm-require-timing writes none without."
+)
+
+
+def untimed(outcomes: Sequence[Outcome], patches: Mapping[str, str]) -> bool:
+    """Whether a patch adopts a kernel that was never timed."""
+    own = [[each for each in outcomes if each.target.id == identity] for identity in patches]
+    return any(winner.verdict and not winner.verdict.timing for winner in map(best, own) if winner)
 
 
 def comparisons(outcomes: Sequence[Outcome], recorded: Run | None) -> list[str]:
@@ -84,8 +98,9 @@ def repairs(outcomes: Sequence[Outcome]) -> str:
     """Returns what repair achieved: how many first answers were right, and how many are after it; empty without any."""
     sent_back = [outcome for outcome in outcomes if outcome.rounds]
     failed = sum(outcome.unanswered for outcome in outcomes)
-    if not sent_back and not failed:
-        return ""
+    again = f"{counted(failed, 'request')} failed; run again to repeat." if failed else ""
+    if not sent_back:
+        return again
     answers = sum(len(outcome.rounds) - 1 for outcome in sent_back)
 
     def right(each: Outcome) -> bool:
@@ -97,4 +112,4 @@ def repairs(outcomes: Sequence[Outcome]) -> str:
         f"{counted(len(sent_back), 'answer')} sent back with the verdict: {first} right at first, {now} after "
         f"{counted(answers, 'repair')}."
     )
-    return line + (f" {counted(failed, 'request')} failed; run again to repeat." if failed else "")
+    return f"{line} {again}".rstrip()

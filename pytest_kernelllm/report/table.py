@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
+from rich.markup import escape
 
 from kernelllm_judge.core.records import ADOPTED, Ratio, Timing, mean_ratio
 from pytest_kernelllm.core.history import CaseChange
 from pytest_kernelllm.core.outcome import Outcome, best, nearest
+from pytest_kernelllm.report.fitted import NAME, SENTENCE, Column, class_first, fitted, rendered
 
 
 def render_table(
@@ -31,39 +30,16 @@ def render_table(
         stale: ``Target.id`` of each target that changed since its kernel was adopted.
     """
     timed = any(o.verdict and o.verdict.timing for o in outcomes)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("target", overflow="fold")
-    table.add_column("verified/tried", justify="right")
-    if timed:
-        table.add_column("speedup vs eager", justify="right")
-        table.add_column("vs compile", justify="right")
-        table.add_column("roofline", justify="right")
-    table.add_column("result", overflow="fold")
+    speed = [Column("speedup vs eager"), Column("vs compile", drop=2), Column("roofline", drop=3)]
+    columns = [Column("target", shorten=NAME), Column("verified/tried", drop=1), *(speed if timed else [])]
+    rows = []
     names = {o.target.id: o.target.name for o in outcomes}
     shared = {name for name, count in Counter(names.values()).items() if count > 1}
     for identity, name in names.items():
         own = [o for o in outcomes if o.target.id == identity]
-        label = identity if name in shared else name
-        table.add_row(*_row(label, own, patches.get(identity), timed, identity in stale))
-    return rendered(width, color, table)
-
-
-def rendered(width: int, color: bool, *parts: Table | str) -> str:
-    """Returns tables and lines as text.
-
-    Args:
-        width: columns of the terminal.
-        color: whether to use terminal colours.
-        parts: a line may be longer than the terminal.
-    """
-    console = Console(
-        width=width, force_terminal=color, no_color=not color, highlight=False, legacy_windows=False
-    )
-    with console.capture() as capture:
-        for part in parts:
-            is_line = isinstance(part, str)
-            console.print(part, markup=not is_line, soft_wrap=is_line)
-    return "\n".join(line.rstrip() for line in capture.get().splitlines()).strip("\n")
+        label = escape(class_first(identity) if name in shared else name)
+        rows.append(_row(label, own, patches.get(identity), timed, identity in stale))
+    return rendered(width, color, fitted([*columns, Column("result", shorten=SENTENCE)], rows, width))
 
 
 def _row(label: str, outcomes: Sequence[Outcome], patch: str | None, timed: bool, stale: bool) -> list[str]:
@@ -121,9 +97,7 @@ def _change(case: CaseChange) -> str:
 
 
 def _why(outcome: Outcome) -> str:
-    text = outcome.why
-    text = text if len(text) <= 110 else text[:107] + "…"
-    return text.replace("[", r"\[")
+    return escape(outcome.why)
 
 
 def _ratio(ratio: Ratio | None) -> str:

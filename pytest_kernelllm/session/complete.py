@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -103,12 +104,14 @@ class CompleteStage:
                 batch.join()
                 batch.generator.release()
 
-    def close(self) -> None:
-        """Ends what is still being written; what is there is kept."""
-        for batch in list(self._batches.values()):
+    def close(self, seconds: float = PATIENCE_S) -> None:
+        """Ends what is still being written, waiting at most so long; what is there is kept."""
+        batches = list(self._batches.values())
+        for batch in batches:
             batch.stop()
-        for batch in list(self._batches.values()):
-            batch.join(PATIENCE_S)
+        end = time.monotonic() + seconds
+        for batch in batches:
+            batch.join(max(0.0, end - time.monotonic()))
 
     # ------------------------------------------------------------------ writing
 

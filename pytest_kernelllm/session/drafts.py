@@ -15,6 +15,7 @@ from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.discover.adoption import adopted_file, why_missing
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
+from pytest_kernelllm.models.protocol import CUT_OFF
 from pytest_kernelllm.session.complete import CompleteStage
 from pytest_kernelllm.session.context import Context
 from pytest_kernelllm.session.processes import PreparingLost, TargetProcesses
@@ -53,9 +54,13 @@ class Drafts:
             ids: in order.
 
         Raises:
-            SessionError: the target cannot be imported, built or called, or the generator cannot work.
+            SessionError: the target cannot be imported, built or called, the generator cannot work, or a model answered none
+                of the requests.
         """
         written = self._completions(target, generator, ids[-1].sample + 1)
+        unanswered = [one.note for one in written.values() if one.failed and one.model]
+        if unanswered and len(unanswered) == len(written):
+            raise SessionError(unanswered[0])
         found = [written.get(each.sample) or self._absent(each, written) for each in ids]
         return [(self.of_completion(target, each, one), one) for each, one in zip(ids, found, strict=True)]
 
@@ -80,12 +85,15 @@ class Drafts:
             SessionError: the target cannot be imported, built or called.
         """
         draft = Outcome(target, candidate, tokens=completion.tokens, cost=completion.cost)
+        draft = replace(draft, unanswered=int(completion.failed))
         if not completion.text:
             return replace(draft, reason=completion.note or f"{candidate.generator} wrote nothing")
         result = self._rendered(target, completion)
         if isinstance(result, Candidate):
             return replace(draft, candidate=for_target(result, target))
         text_hash = hashlib.sha256(completion.text.encode(errors="surrogatepass")).hexdigest()
+        if completion.note.startswith(CUT_OFF):  # whatever the parser makes of its end
+            result = completion.note
         verdict = Verdict("rejected", "render", result, text_hash, self.context.environment)
         return replace(draft, verdict=verdict)
 

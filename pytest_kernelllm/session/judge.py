@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from kernelllm_judge.core.records import Candidate, KernelRecord, Target, Terms, Verdict
+from kernelllm_judge.core.records import Candidate, CandidateId, KernelRecord, Target, Terms, Verdict
 from kernelllm_judge.standing import standing
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.words import counted
@@ -23,13 +23,15 @@ class JudgeStage:
 
     context: Context
     processes: TargetProcesses
+    settled: dict[tuple[str, CandidateId], Outcome] = field(default_factory=dict)
+    """What became of the candidates so far, by ``Target.id`` and name."""
 
     def looked_up(self, target: Target, draft: Outcome) -> Outcome | None:
         """Returns what became of a draft; None if it has to be judged."""
         if draft.candidate is None:
             return draft
         verdict = self._known(target, draft.candidate)
-        return None if verdict is None else replace(draft, verdict=verdict, cached=True)
+        return None if verdict is None else self._settle(replace(draft, verdict=verdict, cached=True))
 
     def judged(self, target: Target, drafts: Sequence[Outcome]) -> Iterator[Outcome]:
         """Yields what became of drafts that nothing is known of, in order; several are judged side by side.
@@ -37,16 +39,15 @@ class JudgeStage:
         Raises:
             SessionError: the target cannot be imported, built or called, or the judge cannot start.
         """
-        candidates = [draft.candidate for draft in drafts if draft.candidate]
-        if not candidates:
+        if not drafts:
             return
-        with ThreadPoolExecutor(min(len(candidates), 2 * self.processes.slots)) as threads:
-            records = threads.map(lambda candidate: self._record(target, candidate), candidates)
-            for number, (draft, record) in enumerate(zip(drafts, records, strict=True), 1):
+        with ThreadPoolExecutor(min(len(drafts), 2 * self.processes.slots)) as threads:
+            outcomes = threads.map(lambda draft: self._outcome(target, draft), drafts)
+            for number, outcome in enumerate(outcomes, 1):
                 self.context.progress(
-                    f"{target.name}: judged {number} of {counted(len(candidates), 'candidate')}"
+                    f"{target.name}: judged {number} of {counted(len(drafts), 'candidate')}"
                 )
-                yield replace(draft, verdict=record.verdict)
+                yield outcome
 
     # ------------------------------------------------------------------ one candidate
 
@@ -57,6 +58,14 @@ class JudgeStage:
             now = for_target(record.candidate, target)
             record = verdicts.keep(key, replace(record, target=target.id, candidate=now))
         return record.verdict if record else None
+
+    def _outcome(self, target: Target, draft: Outcome) -> Outcome:
+        assert draft.candidate is not None
+        return self._settle(replace(draft, verdict=self._record(target, draft.candidate).verdict))
+
+    def _settle(self, outcome: Outcome) -> Outcome:
+        self.settled[outcome.target.id, outcome.id] = outcome
+        return outcome
 
     def _record(self, target: Target, candidate: Candidate) -> KernelRecord:
         verdicts, key = self.context.known.verdicts, self._key(target, candidate)

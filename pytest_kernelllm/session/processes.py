@@ -29,7 +29,7 @@ from pytest_kernelllm.pool.messages import (
     message,
     packed,
 )
-from pytest_kernelllm.pool.pool_process import Reply, StageOverdue
+from pytest_kernelllm.pool.pool_process import HURRY, Reply, StageOverdue
 from pytest_kernelllm.session.context import Context
 
 if TYPE_CHECKING:
@@ -228,14 +228,21 @@ class TargetProcesses:
             "inconclusive", "correctness", reason, candidate.kernel_hash, self._context.environment
         )
 
+    def interrupt(self) -> None:
+        """Has all processes end within a second, and returns at once; whoever waits for them gets a ``SessionError``."""
+        for engine in self._closing():
+            engine.stop(HURRY)
+
     def close(self) -> None:
         """Ends all processes; whoever waits for them gets a ``SessionError``."""
+        for engine in self._closing():
+            engine.__exit__(None, None, None)
+
+    def _closing(self) -> list[Engine]:
         with self._lock:
             self._closed = True
             opened = (self._writers, self._engine)
-            engines = {id(each): each for each in opened if each and not isinstance(each, SessionError)}
-        for engine in engines.values():
-            engine.__exit__(None, None, None)
+            return list({id(each): each for each in opened if isinstance(each, Engine)}.values())
 
     # ------------------------------------------------------------------ jobs
 

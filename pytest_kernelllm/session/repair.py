@@ -132,4 +132,4 @@ def outcome_of(own: Rounds) -> Outcome:
     """Returns the outcome of a sample. A request that failed for a passing reason is no round: the next run repeats it."""
     answered = [outcome for outcome, completion in own if not completion.failed] or [own[0][0]]
     best = best_of_rounds(answered) if len(answered) > 1 else answered[0]
-    return replace(best, unanswered=len(own) - len(answered))
+    return replace(best, unanswered=sum(completion.failed for _, completion in own))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelllm_judge.core.errors import SessionError
+from kernelllm_judge.core.narrowing import following
 from kernelllm_judge.core.records import ADOPTED, CandidateId, Target
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.outcome import Outcome
@@ -24,6 +25,7 @@ from pytest_kernelllm.core.overrides import Overrides
 from pytest_kernelllm.core.usage import Span
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
 from pytest_kernelllm.models.generator import NO_HOOK, PromptHook
+from pytest_kernelllm.pool.pool_process import HURRY
 from pytest_kernelllm.session.ahead import Ahead
 from pytest_kernelllm.session.complete import PATIENCE_S, CompleteStage
 from pytest_kernelllm.session.context import Context
@@ -77,6 +79,7 @@ class Session:
         self._drafting = Drafts(self.context, self._completing, self.processes)
         self._judging = JudgeStage(self.context, self.processes)
         self._repairing = RepairStage(self.context, self.processes, self._turns)
+        self._patience_s = PATIENCE_S
         self._expected: dict[Group, tuple[Target, set[CandidateId]]] = {}
         self._outcomes: dict[tuple[str, CandidateId], Outcome] = {}
         self._ahead: Ahead[Group] = Ahead(self._settle, lambda: self.processes.ahead if ahead else 0)
@@ -109,7 +112,8 @@ class Session:
     def judged(self, target: Target, drafts: Sequence[Outcome]) -> list[Outcome]:
         """Returns what became of drafts, in their order; judges what is not yet known.
 
-        Where the likeliest candidate of a completion is wrong, its other ones are tried, and the one that is right counts.
+        Where the likeliest candidate of a completion is wrong, its other ones are tried, and the one that is right counts; so is
+        one that is wrong at some calls only, for the others. What is adopted counts as it is.
 
         Raises:
             SessionError: the target cannot be imported, built or called, or nothing can be judged here.
@@ -118,10 +122,14 @@ class Session:
             outcomes = self._first_judged(target, drafts)
             for number, first in enumerate(outcomes):
                 outcome = first
-                while outcome.rejected and outcome.candidate and outcome.candidate.next:
-                    other = replace(first, candidate=outcome.candidate.next, verdict=None, cached=False)
+                while first.id != ADOPTED and outcome.candidate and outcome.verdict:
+                    if (found := following(outcome.candidate, outcome.verdict)) is None:
+                        break
+                    other = replace(first, candidate=found, verdict=None, cached=False)
                     [outcome] = self._first_judged(target, [other])
-                outcomes[number] = first if outcome.rejected else outcome
+                outcomes[number] = outcome
+                if outcome.rejected and first.verdict:
+                    outcomes[number] = replace(first, verdict=first.verdict.unfenced())
             return outcomes
 
     def _first_judged(self, target: Target, drafts: Sequence[Outcome]) -> list[Outcome]:
@@ -130,20 +138,7 @@ class Session:
         if unknown and self.context.on_gpu:
             self._completing.leave_gpus()  # nobody else may use a GPU on which something is timed
         judged = {outcome.id: outcome for outcome in self._judging.judged(target, unknown)}
-        return [self._as_shipped(target, known[draft.id] or judged[draft.id]) for draft in drafts]
-
-    def _as_shipped(self, target: Target, outcome: Outcome) -> Outcome:
-        """Returns what becomes of a candidate with the original in place of what no probe ran, if that is needed."""
-        if outcome.verdict is None or outcome.candidate is None or not (fence := outcome.verdict.fence):
-            return outcome
-        if outcome.id == ADOPTED:  # which ships as it is
-            return replace(outcome, verdict=outcome.verdict.unfenced())
-        ships = replace(
-            outcome, candidate=replace(outcome.candidate, source=fence), verdict=None, cached=False
-        )
-        [fenced] = [self._judging.looked_up(target, ships) or next(self._judging.judged(target, [ships]))]
-        right = fenced.verdict is not None and fenced.verdict.correct
-        return fenced if right else replace(outcome, verdict=outcome.verdict.unfenced())
+        return [known[draft.id] or judged[draft.id] for draft in drafts]
 
     def repaired(self, target: Target, answered: Sequence[Draft]) -> list[Outcome]:
         """Returns what became of judged answers in the repair rounds that the settings ask for, in their order.
@@ -238,11 +233,21 @@ class Session:
         """
         return self._completing.stream(self.generators[0], target)
 
+    @property
+    def settled(self) -> list[Outcome]:
+        """What became of the candidates so far, also of those that nobody has asked for yet."""
+        return list({**self._judging.settled, **self._outcomes}.values())
+
+    def interrupt(self) -> None:
+        """Gives up what is being done, so that ``close`` takes a second or two; returns at once."""
+        self._patience_s = HURRY
+        self.processes.interrupt()
+
     def close(self) -> None:
         """Ends the judging processes, and what is being written."""
         self.processes.close()  # first: others wait for them
-        self._completing.close()
-        self._ahead.join(PATIENCE_S)
+        self._completing.close(self._patience_s)
+        self._ahead.join(self._patience_s)
 
     def _settle(self, group: Group) -> None:
         # With the others of its generator only: where one fails, the others' candidates are judged all the same.
@@ -334,5 +339,8 @@ def open_session(*args: Any, **kwargs: Any) -> Iterator[Session]:
     session = Session(*args, **kwargs)
     try:
         yield session
+    except KeyboardInterrupt:
+        session.interrupt()
+        raise
     finally:
         session.close()

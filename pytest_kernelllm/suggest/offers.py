@@ -10,15 +10,17 @@ from pathlib import Path
 from kernelllm_judge.core.kernel_module import DIGEST_LINE, PROVENANCE, digest, renamed
 from kernelllm_judge.core.program import UNREADABLE
 from kernelllm_judge.core.records import Candidate, KernelRecord, Target
-from pytest_kernelllm.discover.adoption import adoption_state
+from pytest_kernelllm.discover.adoption import HASH_LINE, adoption_state
 from pytest_kernelllm.discover.scan import scan, scan_file
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.suggest.figures import figures, shipped
 from pytest_kernelllm.suggest.files import PatchError
 from pytest_kernelllm.suggest.patch import COMBINED
 
-_DIGEST = re.compile(f"^\\+{DIGEST_LINE}([0-9a-f]{{64}})$".encode(), re.MULTILINE)
-_TARGET = re.compile(f"^\\+{re.escape(PROVENANCE[0])}(.+)$".encode(), re.MULTILINE)
+# A patch of a kernel module that is there shows these lines only where they change, or near what does.
+_DIGEST = re.compile(f"^[+ ]{DIGEST_LINE}([0-9a-f]{{64}})$".encode(), re.MULTILINE)
+_TARGET = re.compile(f"^[+ ]{re.escape(PROVENANCE[0])}(.+)$".encode(), re.MULTILINE)
+_SOURCE = re.compile(f"^[+ ]{re.escape(HASH_LINE)}(.+)$".encode(), re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ def _record(path: Path, records: Sequence[KernelRecord]) -> KernelRecord | None:
     target = _TARGET.search(patch)
     moved = [_for(record, target[1].decode()) if target else record for record in records]
     same = [record for record in moved if _is(record.candidate, found[1].decode())]
+    if stated := _SOURCE.search(patch):  # one program may be the kernel of several states of the source
+        same = [record for record in same if record.source_hash == stated[1].decode()]
     unwrapped = re.sub(rb"\n\+#   ", b" ", patch)
 
     def likeness(record: KernelRecord) -> tuple[bool, bool, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,11 +13,15 @@ from pathlib import Path
 from kernelllm_judge.core.kernel_module import digest, unmodified
 from kernelllm_judge.core.program import UNREADABLE
 from kernelllm_judge.core.records import Candidate, Target
+from kernelllm_runtime.source.resolve import label
 from pytest_kernelllm.core.git import work_tree
+from pytest_kernelllm.core.words import command
+from pytest_kernelllm.discover.adoption import adopted_file, adoption_state
+from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.suggest.edit import set_kernel
 from pytest_kernelllm.suggest.files import PatchError, change_files, content
 from pytest_kernelllm.suggest.gitdiff import Change, git_patch
-from pytest_kernelllm.suggest.place import FOLDER, place
+from pytest_kernelllm.suggest.place import FOLDER, place, target_in_header
 from pytest_kernelllm.suggest.style import Style
 
 COMBINED = "all"
@@ -139,44 +144,88 @@ def _refuse_links(root: Path, path: str) -> None:
         raise PatchError(f"{path} lies outside the project ({real}); run pytest --kernelllm there.")
     if (inside := real.relative_to(root.resolve()).as_posix()) != path:
         raise PatchError(
-            f"{path} is a link to {inside}, which git does not patch; run pytest --kernelllm {inside}."
+            f"{path} is a link to {inside}, which git does not patch; run {command('pytest', '--kernelllm', inside)}."
         )
 
 
 def apply(root: Path, what: Suggestion | Path) -> None:
     """Applies a suggestion, or (with git) a patch file: all of it or nothing.
 
+    Afterwards every kernel that changed is adopted, and was made for the source that stands there.
+
     Raises:
-        PatchError: a file changed since the suggestion was made, or git is needed and missing.
+        PatchError: a file changed since the suggestion was made, git is needed and missing, or that would not be so.
     """
     if isinstance(what, Suggestion):
+        name = what.name
         for path, (old, _) in what.files.items():
             if content(root / path) != old:
                 raise PatchError(
                     f"{path} changed since the patch was made; run pytest --kernelllm for a new one."
                 )
+        before = {path: old for path, (old, _) in what.files.items()}
         change_files(root, what.files)
-        return
+    else:
+        name = what.stem
+        before = _apply_file(root, what)
+    if problem := _unsettled(root, before):
+        change_files(root, {path: (content(root / path), old) for path, old in before.items()})
+        raise PatchError(f"{name} is not applied: {problem}; run pytest --kernelllm for a new one.")
+
+
+def _unsettled(root: Path, before: Mapping[str, bytes | None]) -> str | None:
+    """Says which kernel is not what a patch was to make it, after the files changed; None if all are."""
+    files = [root / path for path in before if path.endswith(".py") and (root / path).is_file()]
+    targets = {target.id: target for target in scan([root, *files], root).targets}
+    used = {target.id: adopted_file(root, target) for target in targets.values()}
+    for file in files:
+        by = [target for target in targets.values() if used[target.id] == file]
+        if (made := target_in_header(file.read_bytes())) is not None and not by:
+            gone = "" if made in targets else f", and {made} is gone"
+            return f"no marker names the kernel in {label(file, root)}{gone}"
+        for target in by:
+            if (state := adoption_state(root, target)) != "current":
+                return f"its kernel {_STATES[state]} {target.id}"
+    marked = [target for target in targets.values() if target.kernel and root / target.path in files]
+    lost = [target for target in marked if used[target.id] is None]
+    return f"{lost[0].id} would name a kernel that is not there" if lost else None
+
+
+_STATES = {"stale": "was made for another source of", "edited": "would not be the one that was verified for"}
+
+
+def _apply_file(root: Path, patch: Path) -> dict[str, bytes | None]:
+    """Applies a patch file with git; returns the files that it changes as they were, by paths relative to ``root``."""
     try:
-        patch = what.read_bytes()
+        text = patch.read_bytes()
     except OSError as error:
         raise PatchError(
-            f"{what} cannot be read ({error.strerror}); name a file in .kernelllm/patches."
+            f"{patch} cannot be read ({error.strerror}); name a file in .kernelllm/patches."
         ) from None
     if shutil.which("git") is None:
-        raise PatchError(f"{what} needs git to be applied; install git, or run `patch -p1 < {what}`.")
-    _git_apply(work_tree(root.resolve()) or root, patch, str(what))
+        raise PatchError(
+            f"{patch} needs git to be applied; install git, or run `patch -p1 < {shlex.quote(str(patch))}`."
+        )
+    top = work_tree(root.resolve()) or root.resolve()
+    counts = _git_apply(top, text, str(patch), "--numstat", "-z")
+    paths = [
+        top / os.fsdecode(line.split(b"\t", 2)[2]) for line in counts.split(b"\0") if line.count(b"\t") == 2
+    ]
+    before = {label(path, root.resolve()): content(path) for path in paths}
+    _git_apply(top, text, str(patch))
+    return before
 
 
-def _git_apply(top: Path, patch: bytes, name: str) -> None:
+def _git_apply(top: Path, patch: bytes, name: str, *options: str) -> bytes:
     # In a git hook these name the hook's repository and index, which may not be those of the patch.
     variables = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
     environment = {k: v for k, v in os.environ.items() if k not in variables}
     # An outer repository must not accept a patch for files that it does not contain.
     environment["GIT_CEILING_DIRECTORIES"] = str(top.parent)
     # A carriage return is part of the file here, not whitespace to warn about.
-    command = ["git", "-c", "core.autocrlf=false", "apply", "--whitespace=nowarn", "-"]
+    command = ["git", "-c", "core.autocrlf=false", "apply", "--whitespace=nowarn", *options, "-"]
     done = subprocess.run(command, cwd=top, env=environment, input=patch, capture_output=True, check=False)
     if done.returncode:
         first = done.stderr.decode(errors="replace").strip().partition("\n")[0].removeprefix("error: ")
         raise PatchError(f"{name} does not apply ({first}); run pytest --kernelllm for a new one.")
+    return done.stdout

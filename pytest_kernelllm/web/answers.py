@@ -9,6 +9,8 @@ from email.utils import parsedate_to_datetime
 from html import unescape
 from typing import Any
 
+from kernelllm_judge.core.shorten import whole
+
 
 def what_it_says(body: str) -> str:
     """Returns the message in an error's body in one line: a JSON message, an HTML page's title, or the first line."""
@@ -17,12 +19,11 @@ def what_it_says(body: str) -> str:
     except ValueError:
         if re.search(r"<html|<!doctype|<title", body[:2000], re.IGNORECASE):
             title = re.search(r"<title[^>]*>(.*?)</title>", body, re.IGNORECASE | re.DOTALL)
-            message = f"a web page titled “{unescape(title[1]).strip()[:80]}”" if title else "a web page"
+            message = f"a web page titled “{whole(unescape(title[1]), 80)}”" if title else "a web page"
         else:
             message = body.strip().partition("\n")[0]
     message = "".join(c if c.isprintable() else " " for c in message)
-    message = re.sub(r"\s+", " ", message).strip().rstrip(".")
-    return message if len(message) <= 300 else message[:299] + "…"
+    return whole(message).rstrip(".")
 
 
 def _message(found: Any) -> str:

@@ -1,6 +1,7 @@
 """The ``kernelllm`` command, run as people run it."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import jsonschema
 import pytest
 from projects import ANSWER, CANDIDATES, COMMAND, PROBLEM, lay_out
 
+from pytest_kernelllm.cli import main
 from pytest_kernelllm.report.schema import verdict_schema
 
 
@@ -45,6 +47,14 @@ def test_verify_takes_a_marked_class_too(tmp_path):
         tmp_path, "verify", "layers.py::Scale", "candidates/Scale_0.py", "--device", "cpu", "--no-timing"
     )
     assert (done.returncode, done.stdout.split()[0]) == (0, "accepted")
+
+
+def test_verify_says_that_it_mapped_names(pair):
+    (pair / "candidate.py").write_text(ANSWER.replace("self.weight", "self.gamma"))
+    done = kernelllm(pair, "verify", "reference.py", "candidate.py", "--device", "cpu")
+    assert done.stdout.startswith(
+        "accepted (correctness); its own gamma stand for the module's weight, by shape"
+    )
 
 
 @pytest.mark.parametrize(
@@ -154,7 +164,7 @@ def test_the_store_can_be_looked_into(tmp_path):
     options = [
         "--kernelllm",
         "--kernelllm-generator=files",
-        "--kernelllm-candidates-dir=candidates",
+        "--kernelllm-set=candidates_dir=candidates",
         "--kernelllm-device=cpu",
     ]
     subprocess.run(
@@ -163,7 +173,7 @@ def test_the_store_can_be_looked_into(tmp_path):
     listed = kernelllm(tmp_path, "store", "list").stdout
     assert "accepted" in listed
     assert "layers.py::Scale" in listed
-    shown = json.loads(kernelllm(tmp_path, "store", "show", listed[:10]).stdout)
+    shown = json.loads(kernelllm(tmp_path, "store", "show", re.search(r"[0-9a-f]{12}", listed)[0]).stdout)
     assert shown["verdict"]["verdict"] == "accepted"
     assert kernelllm(tmp_path, "store", "verify").returncode == 0
     (tmp_path / "sub").mkdir()
@@ -217,3 +227,28 @@ def test_gc_keeps_what_bench_measured(tmp_path):
     entry.write_text("{}")
     assert kernelllm(tmp_path, "store", "gc").stdout == "deleted the entries of 0 targets\n"
     assert entry.exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("bench", "-k", "1", "--json"),
+        ("bench", "-k", "1", "--plot"),
+        ("verify", "a.py", "b.py", "--json"),
+        ("scan", "--model", "m:f", "--write"),
+        ("report", "report.json", "--html"),
+    ],
+    ids=lambda arguments: arguments[0] + arguments[-1],
+)
+@pytest.mark.parametrize(
+    ("place", "sentence"), [("folder", "is a folder; name a file"), ("file/f.py", "cannot be written")]
+)
+def test_where_nothing_can_be_written_is_said_before_the_work(
+    tmp_path, monkeypatch, capsys, arguments, place, sentence
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit, match="2"):
+        main([*arguments, place])
+    assert sentence in capsys.readouterr().err

@@ -194,7 +194,7 @@ def test_a_class_that_cannot_be_built_is_one_sentence(project) -> None:
     ("argument", "wanted"),
     [
         ("nothing.py::Scale", "There is no file nothing.py."),
-        ("layers.py::Nope", "layers.py marks no class Nope; it marks Scale."),
+        ("layers.py::Nope", "layers.py has no target Nope; its targets: Scale."),
     ],
 )
 def test_wrong_use_is_one_sentence_and_exit_code_2(project, argument, wanted) -> None:

@@ -6,8 +6,8 @@ from typing import Literal, get_args, get_origin, get_type_hints
 import pytest
 
 from kernelllm_judge.core.errors import ConfigError
-from pytest_kernelllm.config.options import choices, options
-from pytest_kernelllm.config.settings import Settings, load_settings, size_in_bytes
+from pytest_kernelllm.config.options import FREQUENT, choices, options
+from pytest_kernelllm.config.settings import Settings, assigned, load_settings, size_in_bytes
 
 HINTS = get_type_hints(Settings)
 
@@ -70,7 +70,8 @@ def test_a_setting_is_read_from_everywhere_and_has_its_own_type(tmp_path, name):
     from_options = load_settings(tmp_path, {name: value}, environ={})
     (tmp_path / "pyproject.toml").write_text(f"[tool.kernelllm]\n{name} = {toml(value)}\n")
     from_file = load_settings(tmp_path, environ={})
-    for settings in (from_environment, from_options, from_file):
+    set_for_a_run = load_settings(tmp_path / "elsewhere", assigned([f"{name}={text}"]), environ={})
+    for settings in (from_environment, from_options, from_file, set_for_a_run):
         assert getattr(settings, name) == wanted
         assert type(getattr(settings, name)) is type(wanted)
         assert settings == Settings(**{name: wanted})
@@ -88,6 +89,20 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_p
 def test_keys_may_be_spelled_with_hyphens_and_empty_variables_say_nothing(tmp_path):
     (tmp_path / "pyproject.toml").write_text('[tool.kernelllm]\ndevice-map = "cpu"\n')
     assert load_settings(tmp_path, environ={"KERNELLLM_DEVICE_MAP": ""}).device_map == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("samples", "--kernelllm-set takes KEY=VALUE, not 'samples'."),
+        ("deadlin=3", "--kernelllm-set has no setting `deadlin`; did you mean `deadline`?"),
+        ("xyzzy=3", "--kernelllm-set has no setting `xyzzy`; it takes arch, baseline, "),
+    ],
+)
+def test_what_is_set_for_a_run_has_a_name_and_a_value(text, sentence):
+    with pytest.raises(ConfigError) as error:
+        assigned([text])
+    assert str(error.value).startswith(sentence)
 
 
 @pytest.mark.parametrize("word", ["1", "true", "YES", "On"])
@@ -148,7 +163,7 @@ def test_a_value_that_cannot_be_is_refused_with_its_place(tmp_path, name, value,
     [
         (
             "[tool.kernelllm]\nsample = 3\n",
-            "[tool.kernelllm] has no setting `sample`; it has arch, baseline, ",
+            "[tool.kernelllm] has no setting `sample`; did you mean `samples`?",
         ),
         ("[tool.kernelllm]\nsamples = 'x'\n", "[tool.kernelllm]: `samples` cannot be 'x'; expected int"),
         ("[tool]\nkernelllm = 3\n", "[tool.kernelllm] is 3; expected a table."),
@@ -172,18 +187,15 @@ def test_the_choices_that_help_shows_are_those_of_the_setting():
             assert set(shown[name].strip("{}").split(",")) == set(get_args(hint)), name
 
 
-def test_every_setting_is_an_option_of_pytest(pytestconfig):
-    for name in EXAMPLES:
-        if name not in ("paths", "store"):
-            assert hasattr(pytestconfig.option, f"kernelllm_{name}"), name
-
-
 def test_every_option_reaches_its_setting(pytester):
     pytester.makepyfile("def test_nothing(): ...")
     plain = {"paths", "store", "timing", "require_kernels", "require_timing", "generator", "candidates_dir"}
     given = {name: text for name, (text, _, _) in EXAMPLES.items() if name not in plain}
     given["isolation"] = "best"
-    options = [f"--kernelllm-{name.replace('_', '-')}={text}" for name, text in given.items()]
+    options = [
+        f"--kernelllm-{name}={text}" if name in FREQUENT else f"--kernelllm-set={name}={text}"
+        for name, text in given.items()
+    ]
     pytester.makeconftest(
         f"""
         def pytest_collection_finish(session):

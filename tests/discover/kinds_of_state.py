@@ -34,6 +34,30 @@ class Kind:
 
 
 KINDS = {
+    "function that a star may replace": Kind(
+        "", "h_N()", "ns.h_N = lambda: NEW", "def h_N(): return OLD\nfrom other import *"
+    ),
+    "function that is replaced on a condition": Kind(
+        "",
+        "h_N()",
+        "ns.h_N = ns.g_N",
+        "import sys\ndef h_N(): return OLD\ndef g_N(): return NEW\n"
+        "if math.tau < 1: setattr(sys.modules[__name__], 'h_N', g_N)",
+    ),
+    "method that is replaced on a condition": Kind(
+        "self.p_N = P_N()",
+        "self.p_N.read()",
+        "ns.P_N.read = ns.g_N",
+        "class P_N:\n    def read(self): return OLD\ndef g_N(self): return NEW\n"
+        "def patch_N(cls): cls.read = g_N\nif math.tau < 1: patch_N(P_N)",
+    ),
+    "method of the class that is replaced on a condition": Kind(
+        "",
+        "self.read_N()",
+        "type(m).read_N = ns.g_N",
+        "class B_N(Base):\n    def read_N(self): return OLD\nBase = B_N\ndef g_N(self): return NEW\n"
+        "if math.tau < 1: setattr(B_N, 'read_N', g_N)",
+    ),
     "scalar": Kind("self.a_N = OLD", "self.a_N", "m.a_N = NEW"),
     "private scalar": Kind("self._a_N = OLD", "self._a_N", "m._a_N = NEW"),
     "private, by getattr": Kind("self._a_N = OLD", "getattr(self, '_a_N')", "m._a_N = NEW"),

@@ -16,9 +16,9 @@ def pytest_in(path, *more):
     """Runs the project's tests. A kernel of some microseconds may lose half its speedup: clocks differ from run to run."""
     command = [sys.executable, "-m", "pytest", "--kernelllm", "--kernelllm-generator=files"]
     options = [
-        "--kernelllm-candidates-dir=.",
-        "--kernelllm-min-speedup=0.01",
-        "--kernelllm-compare-fail=50%",
+        "--kernelllm-set=candidates_dir=.",
+        "--kernelllm-set=min_speedup=0.01",
+        "--kernelllm-set=compare_fail=50%",
         *more,
     ]
     return subprocess.run([*command, *options], cwd=path, capture_output=True, text=True, check=False)
@@ -42,7 +42,7 @@ def test_a_kernel_that_became_slower_is_red_until_it_is_fast_again(tmp_path):
     slower = pytest_in(tmp_path)
     assert slower.returncode == 1 and "1 failed, 1 passed" in slower.stdout, slower.stdout
     assert "slower than recorded: " in slower.stdout and "since torch 2.0.0 -> " in slower.stdout
-    assert pytest_in(tmp_path, "--kernelllm-compare-fail=99%").returncode == 0
+    assert pytest_in(tmp_path, "--kernelllm-set=compare_fail=99%").returncode == 0
 
     adopt(tmp_path)
     fast = pytest_in(tmp_path)

@@ -25,7 +25,7 @@ def run(path, *arguments):
 
 def test_pytests_own_process_needs_no_torch(tmp_path):
     lay_out(tmp_path, {"Scale_0.py": GOOD})
-    files = ("--kernelllm-generator=files,inductor", "--kernelllm-candidates-dir=candidates")
+    files = ("--kernelllm-generator=files,inductor", "--kernelllm-set=candidates_dir=candidates")
     assert "torch: False CUDA: False" in run(tmp_path, *files)
 
 
@@ -53,5 +53,5 @@ def pytest_kernelllm_generators(config):
     return [Own()]
 """
     )
-    files = ("--kernelllm-generator=files", "--kernelllm-candidates-dir=candidates")
+    files = ("--kernelllm-generator=files", "--kernelllm-set=candidates_dir=candidates")
     assert "torch: True CUDA: False" in run(tmp_path, *files)

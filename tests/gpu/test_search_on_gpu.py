@@ -65,7 +65,7 @@ def test_what_cannot_run_says_why(measure):
 
 def test_a_run_finds_a_faster_program_and_keeps_what_it_measured(tmp_path):
     (tmp_path / "layers.py").write_text(POOL)
-    options = ("--kernelllm-generator=inductor", "--kernelllm-samples=2", "--kernelllm-search=20", "-q")
+    options = ("--kernelllm-generator=inductor", "--kernelllm-samples=2", "--kernelllm-set=search=20", "-q")
     command = [sys.executable, "-m", "pytest", "--kernelllm", "-p", "no:cacheprovider", *options]
 
     def run():

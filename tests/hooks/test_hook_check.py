@@ -57,7 +57,7 @@ def test_a_hand_edited_kernel_is_named_whichever_side_changed(project, check, ch
     number = 1 + [t.startswith("# digest: ") for t in (project / KERNEL).read_text().splitlines()].index(True)
     assert line == (
         f"{KERNEL}:{number}: the kernel of layers.py::Scale was edited after it was generated; "
-        "restore it, or run pytest --kernelllm-only layers.py for a new one"
+        "restore it, or run `pytest --kernelllm-only layers.py` for a new one"
     )
 
 
@@ -67,7 +67,7 @@ def test_a_stale_kernel_is_named_whichever_side_changed(project, check, changed)
     [line] = check(changed)
     assert line == (
         "layers.py:12: _triton.scale is stale: it was not made for the current source of Scale; "
-        "run pytest --kernelllm-only layers.py for a new one"
+        "run `pytest --kernelllm-only layers.py` for a new one"
     )
 
 
@@ -193,7 +193,7 @@ def test_a_project_below_the_repository_has_its_own_root(tmp_path, monkeypatch, 
     edit(part / "src" / "maths.py", "x + 1", "x + 2")
     [line] = check("--root=part", "part/tools/layers.py")
     assert line.startswith("part/tools/layers.py:14: _triton.scale is stale")
-    assert line.endswith("; run pytest --kernelllm-only part/tools/layers.py for a new one")
+    assert line.endswith("; run `pytest --kernelllm-only part/tools/layers.py` for a new one")
 
 
 def test_two_targets_in_one_file_are_told_apart(tmp_path, monkeypatch, check) -> None:

@@ -89,7 +89,7 @@ def test_nothing_is_judged_again(tmp_path, new_repository) -> None:
     (tmp_path / "candidates").mkdir()
     (tmp_path / "candidates" / "Scale.py").write_text(GOOD)
     repository = new_repository()
-    options = ("--kernelllm-only", "--kernelllm-generator=files", "--kernelllm-candidates-dir=candidates")
+    options = ("--kernelllm-only", "--kernelllm-generator=files", "--kernelllm-set=candidates_dir=candidates")
     command = (sys.executable, "-m", "pytest", "--kernelllm", *options, "--kernelllm-device=cpu")
 
     def judged() -> dict[str, object]:

@@ -83,6 +83,25 @@ def test_only_changed_files_are_looked_at(project) -> None:
     assert repository.run("pre-commit", "run", "--all-files").returncode == 1
 
 
+def test_what_a_commit_only_removes_is_looked_at(project) -> None:
+    repository = project(check=WITHOUT_INSTALL)
+    (repository.path / "notes.md").write_text("x\n")
+    (repository.path / "plain.py").write_text("x = 1\n")
+    repository.must("git", "add", "-A")
+    repository.must("git", "commit", "-q", "-m", "more files")
+    repository.must("pre-commit", "install")
+    for name in ("notes.md", "plain.py"):
+        repository.must("git", "rm", "-q", name)
+        assert commit(repository, f"without {name}").returncode == 0
+    repository.must("git", "rm", "-q", KERNEL)
+    done = commit(repository, "without the kernel")
+    assert done.returncode == 1 and "layers.py:12: Scale names the kernel _triton.scale" in done.stdout
+    repository.must("git", "mv", "-f", "layers.py", "other.py")  # its marker names what is gone all the same
+    assert commit(repository, "moved").returncode == 1
+    edit(repository.path / "other.py", ', kernel="_triton.scale"', "")
+    assert commit(repository, "without a kernel").returncode == 0
+
+
 def test_a_push_is_held_up_by_a_wrong_kernel_and_by_nothing_else(project, tmp_path_factory) -> None:
     repository = project(verify="args: [--kernelllm-device=cpu, -q]")
     repository.must("pre-commit", "install", "-t", "pre-push")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernelllm_judge.constructors import Constructors
+from kernelllm_judge.constructors import SECONDS, Constructors
 from kernelllm_judge.isolation.isolation import probe_isolation
 from kernelllm_judge.render.errors import RenderError
 from kernelllm_judge.render.modelnew.settings import Setting, modules_of, numbers_of
@@ -73,9 +74,70 @@ def test_why_a_constructor_fails(constructors: Constructors, init: str, said: st
     assert said in error(constructors, init)
 
 
-def test_a_constructor_that_does_not_end() -> None:
+STUBBORN = """
+        while True:
+            try:
+                time.sleep(1)
+            except BaseException:
+                pass
+"""
+
+
+@pytest.mark.parametrize(
+    "init", ["time.sleep(600)", "while True: pass", STUBBORN, "os.kill(os.getpid(), 19)"]
+)
+def test_a_constructor_that_does_not_end(init: str) -> None:
     with Constructors(probe_isolation("cpu"), seconds=0.5) as impatient:
-        assert "did not finish `construct` before the deadline" in error(impatient, "time.sleep(600)")
+        assert "did not finish `construct` before the deadline" in error(impatient, init)
+
+
+def test_every_constructor_has_a_deadline() -> None:
+    with Constructors(probe_isolation("cpu")) as usual:
+        assert usual.seconds == SECONDS <= 60
+
+
+WRITE = """
+        import struct
+        body = {body!r}
+        for fd in range(3, 256):
+            try:
+                os.write(fd, {prefix} + body)
+            except OSError:
+                pass
+        os._exit(0)
+"""
+LENGTH = "struct.pack('<I', len(body))"
+
+
+@pytest.mark.parametrize(
+    ("prefix", "body", "said"),
+    [
+        ("b''", b"junk of the candidate", "the worker wrote something that is no message"),
+        ("b''", b"\xff" * 64, "the worker wrote something that is no message"),
+        (LENGTH, b"\x80\x04N.", "no message: it is not JSON"),
+        (LENGTH, b"[" * 9000, "no message: it is not JSON, or nested too deeply"),
+        (LENGTH, b"[]", "no message: it is not a JSON object"),
+        (LENGTH, b'{"error": 7}', "an invalid reply"),
+        (LENGTH, b'{"error": {"line": "x", "type": [], "message": {}}}', "[]: {}"),
+        (LENGTH, b'{"compiling": false}', "the worker wrote that a compilation begins or ends, out of turn"),
+    ],
+)
+def test_what_a_constructor_writes_on_the_channel_is_not_believed(
+    constructors: Constructors, prefix: str, body: bytes, said: str
+) -> None:
+    text = error(constructors, WRITE.format(prefix=prefix, body=body))
+    assert said in text and not any(number in text for number in ("1802401130", "4294967295"))
+    assert settings(constructors, "self.n = 1")["n"].value == 1  # the next one is not affected
+
+
+def test_a_forged_description_is_checked_as_any_other(constructors: Constructors) -> None:
+    forged = {"modules": [{"path": "", "class": "X", "attributes": [{"name": "a", "kind": "spell"}]}]}
+    made = constructors.construct(
+        TEXT.format(init=WRITE.format(prefix=LENGTH, body=json.dumps(forged).encode())), (), {}
+    )
+    assert made.reply == forged
+    with pytest.raises(RenderError, match="described it wrongly"):
+        modules_of(made.reply, ())
 
 
 def test_weights_take_no_memory(constructors: Constructors) -> None:

@@ -3,10 +3,12 @@
 import os
 import signal
 import threading
+from dataclasses import replace
 
 import pytest
 from projects import GOOD, LAYERS
 
+from kernelllm_judge.core.narrowing import following
 from kernelllm_judge.core.records import Completion
 from kernelllm_judge.environment import find_environment
 from kernelllm_judge.isolation.processes import descendants, process_table
@@ -347,6 +349,37 @@ def test_a_stray_access_is_named_and_harms_nobody(decide):
     verdict = decide("Scale", crash)
     assert verdict.rule == "memory"
     assert "writes element 1099511627776 of `out_ptr`" in verdict.reason
+
+
+def test_what_only_the_interpreter_cannot_do_is_no_fault_of_the_kernel(decide):
+    imported = "from triton.language.extra.cuda import gdc_wait\n\n\n@triton.jit\ndef"
+    text = GOOD.replace("\n\n@triton.jit\ndef", imported).replace("    row =", "    gdc_wait()\n    row =")
+    verdict = decide("Scale", text)
+    assert (verdict.verdict, verdict.stage) == ("inconclusive", "run"), verdict.reason
+    assert "Triton's interpreter fails" in verdict.reason
+
+
+DESCRIBED = """
+def forward(self, x):
+    tiles = TensorDescriptor.from_tensor(x, [1, 64])
+    out"""
+
+
+def test_a_kernel_that_needs_aligned_tensors_is_judged_for_these(decide, lives):
+    imported = "import triton.language as tl\nfrom triton.tools.tensor_descriptor import TensorDescriptor\n"
+    text = GOOD.replace("import triton.language as tl\n", imported).replace(
+        "\ndef forward(self, x):\n    out", DESCRIBED
+    )
+    refused = decide("Scale", text)
+    assert (refused.verdict, refused.rule) == ("rejected", "alignment")
+    assert "where the judge moves every tensor" in refused.reason
+    candidate = render(Completion("files", 0, text, "kernel_module"), lives["Scale"])
+    narrowed = following(candidate, refused)
+    assert narrowed is not None and "'aligned': True" in narrowed.source
+    accepted = decide("Scale", narrowed.source)
+    assert accepted.accepted, accepted.reason
+    assert any("left to the original" in check.detail for check in accepted.checks)
+    assert following(narrowed, replace(refused, kernel_hash=narrowed.kernel_hash)) is None
 
 
 def test_a_few_configurations_of_an_autotuned_kernel_are_compiled(decide):

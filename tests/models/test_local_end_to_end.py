@@ -14,7 +14,7 @@ from tiny.project import OPTIONS, lay_out
 
 pytestmark = pytest.mark.slow
 
-LOCAL = ("--kernelllm-generator=local", f"--kernelllm-model={MODEL}")
+LOCAL = ("--kernelllm-generator=local", f"--kernelllm-set=model={MODEL}")
 DRAWN = ("Affine", "Gate", "RMSNorm")
 """Targets for which a right and a wrong answer are drawn; Softmax is always wrong, AddReLU always right."""
 
@@ -196,7 +196,7 @@ def test_a_prompt_beyond_the_context_is_skipped_and_says_by_how_much(tmp_path):
     config = json.loads((small / "config.json").read_text())
     (small / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 1000}))
     project = lay_out(tmp_path / "project")
-    chosen = ("--kernelllm-generator=local", f"--kernelllm-model={small}", "--kernelllm-samples=2")
+    chosen = ("--kernelllm-generator=local", f"--kernelllm-set=model={small}", "--kernelllm-samples=2")
     done = project.run(*chosen, "-k", "Gate and correctness", "-rs")
     assert done.returncode == 0, done.stdout + done.stderr
     found = re.search(

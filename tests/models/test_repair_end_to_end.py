@@ -47,7 +47,7 @@ def project(tmp_path):
     return found
 
 
-def options(served, prefix=""):
+def options(served, pytest=False):
     proxy, folder = served
     given = {
         "endpoint": proxy.url,
@@ -57,7 +57,9 @@ def options(served, prefix=""):
         "temperature": 0.1,
         "protocol": "chat",
     }
-    return [f"--{prefix}{name}={value}" for name, value in given.items()]
+    if pytest:
+        return [f"--kernelllm-set={name.replace('-', '_')}={value}" for name, value in given.items()]
+    return [f"--{name}={value}" for name, value in given.items()]
 
 
 def bench(served, project, *more):
@@ -137,12 +139,12 @@ def test_repair_beats_drawing_more_and_nothing_is_asked_twice(served, project):
             "pytest",
             "--kernelllm-only",
             "--kernelllm-samples=2",
-            "--kernelllm-repair=2",
+            "--kernelllm-set=repair=2",
             "--kernelllm-generator=endpoint",
             "--kernelllm-report=report.json",
             "-p",
             "no:cacheprovider",
-            *options(served, "kernelllm-"),
+            *options(served, pytest=True),
         ],
         project,
     )

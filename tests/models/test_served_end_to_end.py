@@ -14,7 +14,7 @@ from pytest_kernelllm.session.session import open_session
 
 pytestmark = pytest.mark.slow
 
-GREEDY = ("--kernelllm-temperature=0", "--kernelllm-samples=1")
+GREEDY = ("--kernelllm-set=temperature=0", "--kernelllm-samples=1")
 CORRECTNESS = ("-k", "correctness")
 
 
@@ -30,7 +30,7 @@ def taught():
 def local(taught, tmp_path_factory):
     """What the model writes on this machine when it takes the likeliest token every time, judged."""
     project = lay_out(tmp_path_factory.mktemp("local"))
-    model = ("--kernelllm-generator=local", f"--kernelllm-model={MODEL}")
+    model = ("--kernelllm-generator=local", f"--kernelllm-set=model={MODEL}")
     done = project.run(*model, *GREEDY, *CORRECTNESS)
     assert done.returncode == 0, done.stdout + done.stderr
     return project
@@ -52,7 +52,7 @@ def test_answers_and_verdicts_are_the_local_models_whatever_fails_on_the_way(loc
     options = (
         "--kernelllm-generator=kernelllm",
         f"--kernelllm-endpoint={proxy.url}",
-        f"--kernelllm-model={folder}",
+        f"--kernelllm-set=model={folder}",
     )
     project = lay_out(tmp_path)
     done = project.run(*options, *GREEDY, *CORRECTNESS, "-rA", KERNELLLM_ENDPOINT_TOKEN=SECRET)
@@ -94,7 +94,7 @@ def test_a_dead_endpoint_is_one_sentence_and_other_generators_go_on(tmp_path):
     dead = f"http://127.0.0.1:{free_port()}"
     project = lay_out(tmp_path)
     shutil.copytree(HERE / "answers", tmp_path / "answers")
-    options = ("--kernelllm-generator=kernelllm,files", "--kernelllm-candidates-dir=answers")
+    options = ("--kernelllm-generator=kernelllm,files", "--kernelllm-set=candidates_dir=answers")
     options += (f"--kernelllm-endpoint={dead}",)
     chosen = ("--kernelllm-samples=1", "-k", "(Gate or AddReLU) and correctness")
     done = project.run(*options, *chosen, KERNELLLM_ENDPOINT_TOKEN=SECRET)

@@ -20,7 +20,7 @@ from pytest_kernelllm.discover.scan import scan
 FILES = (
     "--kernelllm",
     "--kernelllm-generator=files",
-    "--kernelllm-candidates-dir=candidates",
+    "--kernelllm-set=candidates_dir=candidates",
     "--kernelllm-device=cpu",
 )
 
@@ -58,7 +58,7 @@ def judged(tmp_path_factory):
         "pytest",
         *FILES,
         "--kernelllm-samples=5",
-        "--kernelllm-deadline=8",
+        "--kernelllm-set=deadline=8",
         "-rxs",
     ]
     report = ["--kernelllm-report=out/report.json", "--kernelllm-html=out/page.html", "--junitxml=junit.xml"]
@@ -78,10 +78,13 @@ def test_a_kernel_of_a_file_that_moved_is_offered_under_its_new_name(known):
     run(known, *FILES, "src").assert_outcomes(passed=1, skipped=1)
 
 
-def test_the_options_are_explained_by_pytests_own_help(pytester):
-    done = pytester.runpytest_subprocess("--help")
+def test_the_options_are_one_screen_of_pytests_own_help(pytester):
+    done = pytester.runpytest_inprocess("--help")
     assert done.ret == 0
-    assert "may lose (default 10%)" in " ".join(done.stdout.str().split())
+    text = done.stdout.str().partition("kernelllm: Triton kernels")[2]
+    text = text[: re.search(r"^\S", text, re.M).start()]
+    assert len(re.findall(r"^  --kernelllm", text, re.M)) == 15
+    assert text.count("\n") <= 40
 
 
 def test_four_bad_candidates_cost_four_verdicts_and_nothing_else(judged):
@@ -102,7 +105,7 @@ def test_four_bad_candidates_cost_four_verdicts_and_nothing_else(judged):
 
 def test_failures_say_how_to_see_them_again(judged):
     _, done = judged
-    assert 'again: pytest --kernelllm "layers.py::Scale::correctness[files-1]"' in done.stdout
+    assert "again: pytest --kernelllm 'layers.py::Scale::correctness[files-1]'" in done.stdout
     assert "seed" in done.stdout
 
 
@@ -150,7 +153,7 @@ def test_a_run_without_targets_and_a_stopped_run_have_a_page(known):
 
 
 def test_a_page_that_cannot_be_written_loses_nothing_else(known):
-    (known.path / "file").touch()
+    known.makeconftest("def pytest_kernelllm_verdict(config, outcome): open('file', 'w').close()")
     result = run(known, *FILES, "--kernelllm-samples=5", "--kernelllm-html=file/page.html")
     result.stdout.fnmatch_lines(["The report was not written: *file*", "*1 passed*"])
 
@@ -351,7 +354,9 @@ def test_no_patch_without_a_time_on_request(known):
     assert result.ret == 0
     result.stdout.fnmatch_lines(["*Scale*1/1*verified, speed unknown*"])
     assert not list((known.path / ".kernelllm").glob("patches/*.patch"))
-    run(known, *FILES, "--kernelllm-samples=1").stdout.fnmatch_lines(["*Scale*1/1*patch, speed unknown*"])
+    run(known, *FILES, "--kernelllm-samples=1").stdout.fnmatch_lines(
+        ["*Scale*1/1*patch, speed unknown*", "*proven, not timed: a GPU*--kernelllm-require-timing*"]
+    )
 
 
 def test_a_patch_that_cannot_be_written_is_not_promised(known):
@@ -392,9 +397,12 @@ def test_bad_targets_give_one_sentence_and_no_traceback(project):
     ("arguments", "sentence"),
     [
         (("--kernelllm-generator=magic",), "There is no generator `magic`"),
-        (("--kernelllm-generator=files", "--kernelllm-candidates-dir=gone"), "no folder"),
-        (("--kernelllm-arch=sm_99",), "`arch` cannot be 'sm_99'; expected one of sm_75, "),
-        (("--kernelllm-arch=hopper",), "`arch` cannot be 'hopper'"),
+        (("--kernelllm-generator=files", "--kernelllm-set=candidates_dir=gone"), "no folder"),
+        (("--kernelllm-set=arch=sm_99",), "`arch` cannot be 'sm_99'; expected one of sm_75, "),
+        (("--kernelllm-set=arch=hopper",), "`arch` cannot be 'hopper'"),
+        (("--kernelllm-set=sample=3",), "has no setting `sample`; did you mean `samples`?"),
+        (("--kernelllm-report=candidates",), "candidates is a folder; name a file"),
+        (("--kernelllm-html=layers.py/page.html",), "layers.py/page.html cannot be written"),
     ],
 )
 def test_wrong_options_are_usage_errors(project, arguments, sentence):
@@ -500,7 +508,7 @@ def test_what_was_finished_before_a_kill_is_kept_and_believed(project):
     """kill -9 as soon as one of two candidates is accepted, whichever is judged first; the rerun judges the other one."""
     slow = GOOD.replace("    return out", "    for _ in range(10**12):\n        pass\n    return out")
     (project.path / "candidates" / "Scale_1.py").write_text(slow)
-    settings = ["--kernelllm-samples=2", "--kernelllm-workers=1", "--kernelllm-deadline=8"]
+    settings = ["--kernelllm-samples=2", "--kernelllm-workers=1", "--kernelllm-set=deadline=8"]
     command = [sys.executable, "-m", "pytest", *FILES, "-q", *settings]
     process = subprocess.Popen(command, cwd=project.path, stdout=subprocess.DEVNULL, start_new_session=True)
     verdicts = project.path / ".kernelllm" / "targets"

@@ -20,7 +20,7 @@ from pytest_kernelllm.store import Store
 GPU = (
     "--kernelllm",
     "--kernelllm-generator=files",
-    "--kernelllm-candidates-dir=.",
+    "--kernelllm-set=candidates_dir=.",
     "--kernelllm-device=cuda",
 )
 OLD_RUN = "20201101-120000-aaaa"
@@ -81,7 +81,7 @@ def test_an_upgrade_that_slows_an_adopted_kernel_is_a_red_test_that_says_so(proj
 
 
 def test_pytest_xdists_workers_compare_and_one_process_records(project):
-    result = project.runpytest_subprocess(*GPU, "-n2", "--kernelllm-compare-fail=20%")
+    result = project.runpytest_subprocess(*GPU, "-n2", "--kernelllm-set=compare_fail=20%")
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["*Scale*adopted, recorded 1.31x*"])
     assert [run.kernels[0].slower for run in Store(project.path).runs] == [False, False]
@@ -126,8 +126,8 @@ def test_an_upgrade_that_makes_an_adopted_kernel_wrong_says_so(pytester):
     ("argument", "sentence"),
     [
         ("--kernelllm-compare=nightly", "`compare` is 'nightly', but no recorded runs have this name"),
-        ("--kernelllm-compare-fail=0.1", "expected a percentage below 100%, such as 10%"),
-        ("--kernelllm-compare-fail=100%", "expected a percentage below 100%, such as 10%"),
+        ("--kernelllm-set=compare_fail=0.1", "expected a percentage below 100%, such as 10%"),
+        ("--kernelllm-set=compare_fail=100%", "expected a percentage below 100%, such as 10%"),
         ("--kernelllm-save=../up", "names no run"),
         ("--kernelllm-save=latest", "names no run"),
     ],

@@ -1,6 +1,6 @@
 """``pytest --kernelllm`` judges in processes of its own: what happens to them does not happen to pytest."""
 
-import os
+import json
 import re
 import signal
 import subprocess
@@ -18,7 +18,7 @@ OPTIONS = (
     "-p",
     "no:cacheprovider",
 )
-FILES = (*OPTIONS, "--kernelllm-generator=files", "--kernelllm-candidates-dir=candidates")
+FILES = (*OPTIONS, "--kernelllm-generator=files", "--kernelllm-set=candidates_dir=candidates")
 
 HEAD, SCALE = LAYERS.split("\n\n\n@triton_candidate")
 SCALE = f"\n\n\n@triton_candidate{SCALE}"
@@ -52,7 +52,7 @@ def broken(tmp_path_factory):
     path = tmp_path_factory.mktemp("broken")
     lay_out(path, {f"{name}_0.py": GOOD for name in TARGETS})
     (path / "layers.py").write_text(HEAD + "".join(scale(name, **change) for name, change in TARGETS.items()))
-    arguments = [*FILES, "-v", "-rs", "--kernelllm-reference-deadline=15"]
+    arguments = [*FILES, "-v", "-rs", "--kernelllm-set=reference_deadline=15"]
     script = (
         "import sys, pytest\n"
         f"code = pytest.main({arguments!r})\n"
@@ -112,8 +112,10 @@ def test_inductor_too_works_in_the_pool(tmp_path):
     assert "1 passed, 1 skipped" in done.stdout
 
 
-@pytest.mark.parametrize("slots", [1, 2])
-def test_what_is_judged_ahead_leaves_a_slot_and_an_interrupted_run_leaves_no_process(tmp_path, slots):
+@pytest.mark.parametrize(("slots", "number"), [(1, signal.SIGINT), (2, signal.SIGTERM)])
+def test_an_interrupted_run_says_what_is_kept_writes_its_reports_and_leaves_no_process(
+    tmp_path, slots, number
+):
     forever = GOOD.replace("    return out", "    while True:\n        pass\n    return out")
     # Those of the second target have been rendered first, and could take both slots.
     begins = {f"Begins_{n}.py": f"{GOOD}\n# {n}\n" for n in range(5)}
@@ -122,7 +124,8 @@ def test_what_is_judged_ahead_leaves_a_slot_and_an_interrupted_run_leaves_no_pro
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "pytest", *FILES, "--kernelllm-samples=5", "-v"),
-            *(f"--kernelllm-workers={slots}", "--kernelllm-deadline=1000"),
+            *(f"--kernelllm-workers={slots}", "--kernelllm-set=deadline=1000"),
+            *("--kernelllm-report=report.json", "--kernelllm-html=page.html"),
         ],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
@@ -132,8 +135,15 @@ def test_what_is_judged_ahead_leaves_a_slot_and_an_interrupted_run_leaves_no_pro
     wait_until(lambda: list(store.glob("targets/*/verdicts/*.json")), process)
     below = descendants(process.pid)
     assert any(b"judging_process" in cmdline(pid) for pid in below)
-    os.kill(process.pid, signal.SIGINT)
+    process.send_signal(number)
     out, _ = process.communicate(timeout=240)
     assert process.returncode == 2, out
     assert "KeyboardInterrupt" in out and "Exception in thread" not in out
+    said = re.search(
+        r"^Interrupted: (\d+) verdicts? kept in \.kernelllm/; to go on: pytest --kernelllm ", out, re.M
+    )
+    report = json.loads((tmp_path / "report.json").read_text())
+    judged = [c for target in report["targets"] for c in target["candidates"] if c["verdict"]]
+    assert said and int(said[1]) == len(judged) >= 1 and report["stopped"] == "interrupted"
+    assert "The run was stopped</strong> (interrupted)" in (tmp_path / "page.html").read_text()
     wait_until(lambda: not any(running(pid) for pid in below))

@@ -60,7 +60,8 @@ def test_a_file_that_is_no_report_is_one_sentence(tmp_path, capsys, content, pro
 
 def test_a_folder_in_place_of_the_page_is_one_sentence(tmp_path, capsys):
     (tmp_path / "report.json").write_text("{}")
-    assert main(["report", str(tmp_path / "report.json"), "--html", str(tmp_path)]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        main(["report", str(tmp_path / "report.json"), "--html", str(tmp_path)])
     assert "is a folder; name a file" in capsys.readouterr().err
 
 
@@ -117,6 +118,16 @@ def test_without_a_gpu_the_page_says_so_and_shows_no_speeds():
     page = text_of(render_page(pages.report(pages.target("Scale", right, best=right))))
     assert "Without a GPU no speed was measured" in page and "verified" in page
     assert "speedup over eager" not in page and "Roofline" not in page
+
+
+def test_reasons_are_whole_and_take_the_room_of_speed_where_nothing_was_timed():
+    why = "output 0 is wrong at [0, 0], " + "and at one more place besides, " * 9 + "which ends here"
+    wrong = pages.candidate(0, pages.KERNEL, pages.verdict("rejected", why, "values"))
+    page = render_page(
+        replace(pages.everything(), environment=pages.CPU, targets=(pages.target("A", wrong),))
+    )
+    assert f'<span class="reason">{why}</span>' in page
+    assert '<table class="modules untimed"' in page and "over torch.compile" not in text_of(page)
 
 
 def test_all_rejected_is_a_page_of_reasons():

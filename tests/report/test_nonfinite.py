@@ -90,4 +90,4 @@ def test_the_benchmark_has_it(outcome):
     data = strict(json.dumps(benchmark.to_json(), allow_nan=False))
     jsonschema.validate(data, passk_schema())
     assert repr(Benchmark.from_json(data)) == repr(benchmark)
-    assert "a.py::A" in render_benchmark(benchmark, 110, False)
+    assert "A a.py" in render_benchmark(benchmark, 110, False)

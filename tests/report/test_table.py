@@ -16,7 +16,11 @@ def outcome(path, name):
 def test_targets_of_one_name_show_their_paths():
     outcomes = [outcome("a/model.py", "GLU"), outcome("b/model.py", "GLU"), outcome("b/model.py", "Norm")]
     lines = render_table(outcomes, {}, 110, False).splitlines()
-    assert [line.split()[0] for line in lines[2:]] == ["a/model.py::GLU", "b/model.py::GLU", "Norm"]
+    assert [line.partition("  ")[0].strip() for line in lines[2:]] == [
+        "GLU a/model.py",
+        "GLU b/model.py",
+        "Norm",
+    ]
 
 
 def slow(index, speed):

@@ -1,8 +1,9 @@
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
-from adopting import CHANGES, X, kernel_text, used
+from adopting import CHANGES, DOMAIN, X, kernel_text, used
 from torch import nn
 
 from kernelllm_runtime.domain import same_value
@@ -38,6 +39,22 @@ def test_outside_the_domain_the_original_runs(module, case) -> None:
         assert not used(module, *args, **kwargs)
         assert not used(module, *args, **kwargs)
     assert used(module, X)
+
+
+def test_tensors_that_start_at_odd_addresses_are_left_to_the_original(write) -> None:
+    module = write(kernel_text(domain=replace(DOMAIN, aligned=True)))().eval().requires_grad_(False)
+    moved = torch.randn(33)[1:].view(4, 8)
+    assert used(module, X)
+    for _ in range(2):
+        assert not used(module, moved)
+        assert used(module, X)
+    assert "`x` does not start at a multiple of 16 bytes" in explain(module, moved)
+    module.weight.data = torch.ones(9)[1:]
+    assert not used(module, X)
+
+
+def test_tensors_may_start_anywhere_unless_the_domain_says_otherwise(module) -> None:
+    assert used(module, torch.randn(33)[1:].view(4, 8))
 
 
 @pytest.mark.parametrize("change", CHANGES)

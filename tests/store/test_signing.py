@@ -234,7 +234,7 @@ def test_a_poisoned_cache_gets_no_wrong_kernel_past_the_trusted_job(
         believed = session.outcome(target, CandidateId("files"))
     assert believed.cached and believed.verdict == lie, "whoever writes to a store without a key decides"
 
-    options = [f"--kernelllm-{name.replace('_', '-')}={value}" for name, value in FILES.items()]
+    options = [f"--kernelllm-set={name}={value}" for name, value in FILES.items()]
     ran = subprocess.run(
         [
             *COMMAND[:2],

@@ -281,7 +281,7 @@ def test_a_kill_at_any_instant_leaves_whole_entries(tmp_path: Path) -> None:
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
-        st.lists,
+        lambda inner: st.lists(inner, max_size=4),
         max_leaves=8,
     )
 )

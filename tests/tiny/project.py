@@ -18,7 +18,7 @@ from .lessons import HERE
 OPTIONS = (
     "--kernelllm-only",
     "--kernelllm-device=cpu",
-    "--kernelllm-max-new-tokens=640",
+    "--kernelllm-set=max_new_tokens=640",
     "--kernelllm-report=report.json",
     "-p",
     "no:cacheprovider",

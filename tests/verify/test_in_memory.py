@@ -137,7 +137,7 @@ def test_a_kernel_is_for_the_class_that_it_was_judged_for(kernel):
         ((Marked, values), TypeError, "takes the function `forward`"),
         ((Marked, "no_such_file.py"), PairError, "there is no file no_such_file.py"),
         (("no_such_file.py::Marked", KERNEL), PairError, "There is no file no_such_file.py"),
-        ((f"{__file__}::Shift", KERNEL), PairError, "marks no class Shift; it marks Marked"),
+        ((f"{__file__}::Shift", KERNEL), PairError, "has no target Shift; its targets: Marked"),
     ],
 )
 def test_mistakes_are_one_sentence(arguments, error, message):

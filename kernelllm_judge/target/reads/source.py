@@ -5,23 +5,39 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import sys
 import textwrap
 import types
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kernelllm_runtime.source.names import Bindings, module_names
+from kernelllm_runtime.source.changes import changes_of
+from kernelllm_runtime.source.names import STAR, Bindings
+from kernelllm_runtime.source.resolve import WHOLE_MODULE, ProjectSources, package_root
 
 BY_NAME = ("getattr", "hasattr")
 
 
 @functools.lru_cache(maxsize=64)
-def _bindings(file: str) -> dict[str, Bindings]:
-    """Returns what binds each name at the top of a file; empty if it cannot be read."""
+def _read(file: str) -> tuple[Mapping[str, Bindings], frozenset[str]]:
+    """Returns what binds each name at the top of a file, and those that are changed while the project is imported.
+
+    Both are empty if the file cannot be read.
+    """
+    path = Path(file).absolute()
+    project = ProjectSources(package_root(path))
     try:
-        return module_names(ast.parse(Path(file).read_bytes()))[0]
-    except (OSError, SyntaxError, ValueError):
-        return {}
+        module = project.parse(path)
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return {}, frozenset()
+    changes = changes_of(project)
+    library = path.is_relative_to(Path(ast.__file__).parent) or {"site-packages", "dist-packages"} & {
+        *path.parts
+    }
+    made = {key for each in ([module] if library else changes.loaded(module)) for key in changes.of(each)}
+    everything = (path, WHOLE_MODULE) in made
+    return module.names, frozenset(name for name in module.names if everything or (path, name) in made)
 
 
 def asked_by_name(code: types.CodeType) -> set[str] | None:
@@ -87,7 +103,10 @@ def is_defined(key: str, value: Any, space: dict[str, Any] | None) -> bool:
         space: the globals in which it was found; None if it was not found among globals.
     """
     file = (space or {}).get("__file__")
-    bound = _bindings(file).get(key) if file else None
+    names, changed = _read(file) if file else ({}, frozenset())
+    bound = names.get(key)
+    if key in changed or (bound and any(part and part.name == STAR for part in bound.parts)):
+        return False
     if bound is None:
         return space is not None and (
             isinstance(value, types.ModuleType) or getattr(value, "__name__", "") == key
@@ -95,3 +114,9 @@ def is_defined(key: str, value: Any, space: dict[str, Any] | None) -> bool:
     if bound.imports:
         return len(bound.imports) == 1 and not bound.nodes
     return len(bound.nodes) == 1 and isinstance(bound.nodes[0], ast.FunctionDef | ast.ClassDef)
+
+
+def is_changed(cls: type) -> bool:
+    """Whether a statement of the project changes a class after its definition, or may, as far as its source tells."""
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    return bool(file) and cls.__qualname__.partition(".")[0] in _read(file)[1]

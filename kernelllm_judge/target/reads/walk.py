@@ -16,7 +16,7 @@ from kernelllm_judge.target.reads.kinds import (
     is_value,
 )
 from kernelllm_judge.target.reads.mentions import FUNCTIONS, NEVER_RUN, reads_outside
-from kernelllm_judge.target.reads.source import is_defined, is_literal_default
+from kernelllm_judge.target.reads.source import is_changed, is_defined, is_literal_default
 from kernelllm_judge.target.reads.values import Refused, Values
 from kernelllm_runtime.pins.functions import (
     cells,
@@ -98,6 +98,7 @@ class Walk(Values):
             if is_torch(base) or _is_taken(base):
                 continue
             library = is_library(base.__module__, "") and not self.library
+            changed = not (library or self.library) and is_changed(base)
             for key, value in list(vars(base).items()):
                 path = f"{name}.{key}" if key not in seen else f"{name}.<{base.__name__}>.{key}"
                 first = key not in seen
@@ -115,6 +116,8 @@ class Walk(Values):
                             self.leaf(path.replace("global:self.", "value:").replace("__class__.", ""))
                         self.mentions.by_class |= isinstance(value, classmethod)
                         root = first and path == "global:self.__class__.forward"
+                        if changed:
+                            self.leaf(path)  # which of its definitions it has may depend on anything
                         self._function("global:" if root else f"{path}.", function)
                 elif (
                     not (library or self.library)

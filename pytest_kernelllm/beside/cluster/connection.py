@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+from kernelllm_judge.core.shorten import whole
 from pytest_kernelllm.pool.jobs import PoolFailed
 
 _DEFAULTS = {
@@ -55,7 +56,7 @@ def connected(address: str) -> Iterator[Any]:
             _join(ray, address)
         except Exception as error:  # of many kinds: Ray's own, its client's, gRPC's
             raise PoolFailed(
-                f"There is no Ray cluster to use at {address}: {' '.join(str(error).split())[:300].rstrip('.')}; "
+                f"There is no Ray cluster to use at {address}: {whole(error).rstrip('.')}; "
                 "start one with `ray start --head`, or give its address as ray://HOST:PORT."
             ) from None
         try:
@@ -82,7 +83,7 @@ def reason(error: Exception) -> str:
         return found[1]
     if re.match(r"The actor \w+ is unavailable", text):
         return "the connection to it broke"
-    return text.rpartition("\n")[2].rstrip(".")[:300]
+    return whole(text.rpartition("\n")[2]).rstrip(".")
 
 
 @contextlib.contextmanager

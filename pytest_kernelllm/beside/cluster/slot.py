@@ -120,7 +120,7 @@ class ActorSlot:
                 self._cluster.ray.wait([self._actor.close.remote()], timeout=CLOSE_SECONDS)
             self._kill()
 
-    def close(self) -> None:
+    def close(self, seconds: float = math.inf) -> None:
         """Waits for nothing more, and starts nothing more."""
         self._closed.set()
 

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from kernelllm_judge.core.errors import SessionError
+from kernelllm_judge.core.output_file import output_file
 from pytest_kernelllm.beside.kernelbook.files import is_data_set
 from pytest_kernelllm.beside.kernelbook.read import references
 from pytest_kernelllm.beside.passk.command import Requested, measure, scan_problems
@@ -68,8 +69,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     add_generator_options(parser)
     add_judge_options(parser)
-    parser.add_argument("--json", metavar="FILE", help="write all figures as JSON; - is standard output")
-    parser.add_argument("--plot", metavar="FILE", help="draw pass@k over k: FILE.svg or FILE.png")
+    parser.add_argument(
+        "--json", metavar="FILE", type=output_file, help="write all figures as JSON; - is standard output"
+    )
+    parser.add_argument(
+        "--plot", metavar="FILE", type=output_file, help="draw pass@k over k: FILE.svg or FILE.png"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

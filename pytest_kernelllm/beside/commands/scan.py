@@ -8,12 +8,14 @@ import json
 import sys
 from pathlib import Path
 
+from kernelllm_judge.core.output_file import output_file
 from pytest_kernelllm.commands.common import OK, REJECTED, CommandError
 from pytest_kernelllm.commands.project import project_here
 from pytest_kernelllm.config.options import options as settings_options
 from pytest_kernelllm.config.settings import load_settings
-from pytest_kernelllm.core.words import say
+from pytest_kernelllm.core.words import command, say
 from pytest_kernelllm.discover.scan import scan
+from pytest_kernelllm.report.fitted import terminal_width
 
 HELP = (
     "List the targets found in files and folders, without importing them; or with --model, rank the modules "
@@ -36,7 +38,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="MODULE:FACTORY",
         help="call this function, which returns (model, example), and rank the model's modules; also FILE.py:FACTORY",
     )
-    ranking.add_argument("--write", metavar="FILE.py", help="write markers for the modules that are worth it")
+    ranking.add_argument(
+        "--write", metavar="FILE.py", type=output_file, help="write markers for the modules that are worth it"
+    )
     ranking.add_argument("--overwrite", action="store_true", help="let --write replace a file")
     ranking.add_argument(
         "--count",
@@ -106,12 +110,11 @@ def _rank(options: argparse.Namespace) -> int:
             )
     except RankError as error:
         raise CommandError(str(error)) from None
-    console = Console()
     if options.json:
         print(json.dumps(ranking.to_json()))
     else:
-        print(render(ranking, max(console.width, 100), console.is_terminal))
+        print(render(ranking, terminal_width(), sys.stdout.isatty()))
     if options.write:
         ranking.write_markers(options.write, overwrite=options.overwrite)
-        say(f"wrote {options.write}; run `pytest --kernelllm {options.write}`.")
+        say(f"wrote {options.write}; run {command('pytest', '--kernelllm', options.write)}.")
     return OK if ranking.worth else REJECTED

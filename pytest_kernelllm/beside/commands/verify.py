@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
+from kernelllm_judge.core.output_file import output_file
 from kernelllm_judge.core.records import Verdict
 from pytest_kernelllm.beside.kernelbook.files import is_data_set
 from pytest_kernelllm.beside.kernelbook.read import pairs
@@ -62,12 +63,16 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json",
         metavar="FILE",
+        type=output_file,
         help="write the verdict as JSON, or JSON lines with --pairs; - is standard output",
     )
 
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command; exit code 0 if all were accepted, else 1 if all were decided, else 2."""
+    for file in options.files:
+        if not Path(file.partition("::")[0]).exists():
+            raise CommandError(f"There is no file {file}.")
     if bool(options.pairs) == bool(options.files) or (options.files and len(options.files) != 2):
         raise CommandError("verify takes REFERENCE.py CANDIDATE.py, or --pairs DIR.")
     settings = settings_of(options)
@@ -122,7 +127,8 @@ def _one(pair: Pair, settings: Settings, options: argparse.Namespace) -> int:
 
 
 def _show(verdict: Verdict) -> None:
-    print(f"{verdict.verdict} ({verdict.stage})" + (f": {verdict.reason}" if verdict.reason else ""))
+    mapped = f"; {verdict.mapped}" if verdict.mapped else ""
+    print(f"{verdict.verdict} ({verdict.stage})" + (f": {verdict.reason}" if verdict.reason else "") + mapped)
     if verdict.accepted and verdict.sizes_asked:
         print(f"  {verdict.sizes_asked}")
     for timing in verdict.timing:

@@ -49,12 +49,10 @@ def check_writable(path: Path) -> None:
     """Refuses a file that cannot be written, before the work begins.
 
     Raises:
-        KernelBookError: its name has another ending, it is a folder, or pyarrow is missing.
+        KernelBookError: its name has another ending, or pyarrow is missing.
     """
     if path.suffix not in SUFFIXES:
         raise KernelBookError(f"{path} must end in {' or '.join(SUFFIXES)}.")
-    if path.is_dir():
-        raise KernelBookError(f"{path} is a folder; name a file.")
     if path.suffix == ".parquet":
         _pyarrow()
 

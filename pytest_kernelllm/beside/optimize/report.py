@@ -10,12 +10,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from rich.markup import escape
 from torch import nn
 
 from kernelllm_judge.core.records import Ratio
 from kernelllm_runtime.adopted import DISPATCHER, KernelLLMWarning
 from kernelllm_runtime.instance import Swap
 from kernelllm_runtime.placing import Choice, digest_of, save, surroundings
+from pytest_kernelllm.report.fitted import NAME, SENTENCE, Column, fitted, rendered, terminal_width
 
 UNKNOWN = "no kernel in the store"
 """The reason for modules whose class is not in the store."""
@@ -106,18 +108,18 @@ class OptimizeReport:
         self.restore()
 
     def __str__(self) -> str:
-        """Formats a table; modules that differ only in a number of their path share a line."""
+        """Formats a table for the terminal; modules that differ only in a number of their path share a line."""
+        return self.shown(terminal_width())
+
+    def shown(self, width: int) -> str:
+        """Returns the table at most so wide, and the lines below it."""
         known = [module for module in self.modules if module.reason != UNKNOWN]
         unknown = Counter(module.cls for module in self.modules if module.reason == UNKNOWN)
-        rows = [("module", "class", "kernel", "expected gain")]
         counts = Counter(map(_line, sorted(known, key=lambda module: bool(module.reason))))
-        for line, number in counts.items():
-            rows.append((_times(line[0], number), *line[1:]))
-        widths = [max(len(row[column]) for row in rows) for column in range(4)]
-        lines = [
-            "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows
-        ]
-        lines.insert(1, "  ".join("-" * width for width in widths))
+        rows = [list(map(escape, (_times(line[0], number), *line[1:]))) for line, number in counts.items()]
+        columns = [Column("module", shorten=NAME), Column("class", drop=1, shorten=NAME)]
+        columns += [Column("kernel", shorten=SENTENCE), Column("expected gain", shorten=SENTENCE)]
+        lines = []
         if unknown:
             lines.append(f"{UNKNOWN}: " + ", ".join(_times(name, unknown[name]) for name in sorted(unknown)))
         graphs = "; calls of the whole model are recorded as CUDA graphs" if self.cuda_graphs else ""
@@ -126,7 +128,7 @@ class OptimizeReport:
         lines.append(
             f"{len(self.replaced)} of {len(self.modules)} modules run kernels from {self.store}{graphs}"
         )
-        return "\n".join(line.rstrip() for line in (*lines, *self.problems))
+        return rendered(width, False, fitted(columns, rows, width), *lines, *self.problems)
 
 
 def _times(name: str, number: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -62,8 +61,7 @@ def bench(
         return _samples(session, target)
 
     with watching_gpus() as gpu_use:
-        # What was finished counts; the store lets another run go on.
-        with contextlib.suppress(KeyboardInterrupt):
+        try:
             for target, (drafts, samples) in side_by_side(work, order, session.processes.side_by_side):
                 problem = (problems or {}).get(target.path)
                 model, revision = next(
@@ -77,6 +75,8 @@ def bench(
                     figures = score(samples, at, timed=timed, unanswered=unanswered, repair=settings.repair)
                     results[target.id] = TargetScore(target, figures, tuple(samples), problem)
                 done(results[target.id])
+        except KeyboardInterrupt:  # what was finished counts; the store lets another run go on
+            session.interrupt()
         used = gpu_use()
     finished = [results[target.id] for target in targets if target.id in results]
     scores = [each for each in finished if isinstance(each, TargetScore)]

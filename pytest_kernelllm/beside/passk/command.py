@@ -6,10 +6,8 @@ import contextlib
 import datetime
 import itertools
 import json
-import shutil
-import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,14 +22,12 @@ from pytest_kernelllm.beside.passk.table import render_benchmark
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.words import say
 from pytest_kernelllm.discover.scan import Scan, scan
+from pytest_kernelllm.report.fitted import terminal_width
 from pytest_kernelllm.report.progress import live_progress
 from pytest_kernelllm.session.session import open_session
 
 LOG = "bench.log"
 """File in the store that gets a line for each finished target."""
-
-NARROWEST = 110
-"""Columns of a table that goes to a file or a pipe."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +76,7 @@ def measure(root: Path, settings: Settings, requested: Requested) -> bool:
     Returns:
         Whether every target was counted, every request answered and every verdict reached.
 
-    Interrupted by Ctrl-C or SIGTERM, it prints and writes what was finished.
+    Interrupted, it prints and writes what was finished.
 
     Raises:
         BenchError: arguments that make no sense.
@@ -94,7 +90,6 @@ def measure(root: Path, settings: Settings, requested: Requested) -> bool:
         check_plot(requested.plot)
     targets = requested.found.targets
     with (
-        _interrupted_by(signal.SIGTERM),
         live_progress(len(targets)) as (doing, done),
         open_session(root, settings, progress=doing, writers=True) as session,
     ):
@@ -128,24 +123,13 @@ def measure(root: Path, settings: Settings, requested: Requested) -> bool:
 def _write(benchmark: Benchmark, requested: Requested) -> None:
     """Prints the table, and writes the files that are requested."""
     if requested.out != "-":
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else NARROWEST
-        print(render_benchmark(benchmark, max(width, 80), sys.stdout.isatty()))
+        print(render_benchmark(benchmark, terminal_width(), sys.stdout.isatty()))
     if requested.out:
         _write_json(requested.out, benchmark)
     if requested.eval_results is not None:
         write_eval_results(requested.eval_results, benchmark)
     if requested.plot is not None and benchmark.targets:
         write_plot(requested.plot, benchmark)
-
-
-@contextlib.contextmanager
-def _interrupted_by(number: signal.Signals) -> Iterator[None]:
-    """Makes a signal do what Ctrl-C does."""
-    before = signal.signal(number, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(number, before)
 
 
 def _log(path: Path, count: str, result: TargetScore | LeftOut) -> None:

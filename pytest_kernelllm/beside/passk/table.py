@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich import box
+from rich.markup import escape
 from rich.table import Table
 
 from pytest_kernelllm.beside.passk.figures import RESULTS, SPEEDS
 from pytest_kernelllm.beside.passk.records import Benchmark, Score
 from pytest_kernelllm.core.words import counted
-from pytest_kernelllm.report.table import rendered
+from pytest_kernelllm.report.fitted import NAME, Column, class_first, fitted, rendered
 
 
 def render_benchmark(benchmark: Benchmark, width: int, color: bool) -> str:
@@ -21,11 +21,11 @@ def render_benchmark(benchmark: Benchmark, width: int, color: bool) -> str:
         width: columns of the terminal.
         color: whether to use terminal colours.
     """
-    tables = [_table(benchmark)]
+    tables = [_table(benchmark, width)]
     if benchmark.levels:
-        tables += [_levels(benchmark), _decisions(benchmark)]
+        tables += [_levels(benchmark, width), _decisions(benchmark, width)]
     if benchmark.total.rounds:
-        tables.append(_rounds(benchmark))
+        tables.append(_rounds(benchmark, width))
     return rendered(width, color, *tables, *notes(benchmark))
 
 
@@ -75,86 +75,75 @@ def figure(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 
-def _table(benchmark: Benchmark) -> Table:
+def _table(benchmark: Benchmark, width: int) -> Table:
     at = [p.k for p in benchmark.total.pass_at]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_footer=False)
-    table.add_column("target", overflow="fold")
-    for name in ("n", "candidates", "correct", *(f"pass@{k}" for k in at)):
-        table.add_column(name, justify="right")
+    columns = [Column("target", shorten=NAME), Column("n", drop=1), Column("candidates", drop=20)]
+    columns += [Column("correct", drop=2), *(Column(f"pass@{k}", drop=n) for n, k in enumerate(at))]
     if benchmark.timed:
-        for p in SPEEDS:
-            table.add_column(f"fast_{p:g}@{at[0]}", justify="right")
-    for one in benchmark.targets:
-        table.add_row(one.label, *_cells(one.score, benchmark.timed))
-    table.add_section()
-    count = len(benchmark.targets)
-    table.add_row(
-        f"mean of {counted(count, 'target')}", *_cells(benchmark.total, benchmark.timed), style="bold"
-    )
-    return table
+        columns += [Column(f"fast_{p:g}@{at[0]}", drop=10 + n) for n, p in enumerate(SPEEDS)]
+    rows = [
+        [escape(class_first(one.label)), *_cells(one.score, benchmark.timed)] for one in benchmark.targets
+    ]
+    mean = f"mean of {counted(len(rows), 'target')}"
+    return fitted(columns, [*rows, [mean, *_cells(benchmark.total, benchmark.timed)]], width, total=True)
 
 
-def _levels(benchmark: Benchmark) -> Table:
+def _levels(benchmark: Benchmark, width: int) -> Table:
     """KernelBench's own figures: one sample a problem, over all problems of a level."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_footer=False)
-    table.add_column("KernelBench")
-    for name in ("problems", "compiled", "correct"):
-        table.add_column(name, justify="right")
+    columns = [Column("KernelBench", shorten=NAME), Column("problems", drop=1), Column("compiled", drop=2)]
+    columns.append(Column("correct"))
     if benchmark.timed:
-        for name in ("over eager", "over torch.compile"):
-            table.add_column(name, justify="right")
-        for fast in benchmark.levels[0].fast:
-            table.add_column(f"fast_{fast.p:g}", justify="right")
+        columns += [Column("over eager", drop=3), Column("over torch.compile", drop=4)]
+        columns += [Column(f"fast_{fast.p:g}", drop=5 + n) for n, fast in enumerate(benchmark.levels[0].fast)]
+    rows = []
     for level in benchmark.levels:
         counts = [str(n) for n in (level.problems, level.compiled, level.correct)]
         times = [figure(level.speedup), figure(level.speedup_compiled)]
         times += [figure(fast.value) for fast in level.fast]
-        table.add_row(f"level {level.level}", *counts, *(times if benchmark.timed else []))
-    return table
+        rows.append([f"level {level.level}", *counts, *(times if benchmark.timed else [])])
+    return fitted(columns, rows, width)
 
 
-def _decisions(benchmark: Benchmark) -> Table:
+def _decisions(benchmark: Benchmark, width: int) -> Table:
     """What became of the problems, by level and in all."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_footer=False)
-    table.add_column("decided")
-    names = (
-        "problems",
-        "decided",
-        "accepted",
-        "too slow",
-        "rejected",
-        "nothing to offer",
-        "inconclusive",
-        "failed",
-    )
-    for name in (*names, "seconds"):
-        table.add_column(name, justify="right")
-    rows = [
+    columns = [
+        Column("decided", shorten=NAME),
+        Column("problems", drop=4),
+        Column("decided"),
+        Column("accepted"),
+        Column("too slow", drop=2),
+        Column("rejected"),
+        Column("nothing to offer", drop=3),
+        Column("inconclusive", drop=1),
+        Column("failed"),
+        Column("seconds", drop=5),
+    ]
+    counts = [
         (
             *(each.problems, each.decided, each.accepted, each.slow, each.rejected, each.nothing_to_offer),
             *(sum(each.inconclusive.values()), sum(each.failed.values()), each.seconds),
         )
         for each in benchmark.decisions
     ]
-    for each, row in zip(benchmark.decisions, rows, strict=True):
-        table.add_row(f"level {each.level}", *(f"{value:.0f}" for value in row))
+    rows = [
+        [f"level {each.level}", *(f"{value:.0f}" for value in row)]
+        for each, row in zip(benchmark.decisions, counts, strict=True)
+    ]
     if len(rows) > 1:
-        table.add_row("all", *(f"{sum(column):.0f}" for column in zip(*rows, strict=True)), style="bold")
-    return table
+        rows.append(["all", *(f"{sum(column):.0f}" for column in zip(*counts, strict=True))])
+    return fitted(columns, rows, width, total=len(rows) > 1)
 
 
-def _rounds(benchmark: Benchmark) -> Table:
+def _rounds(benchmark: Benchmark, width: int) -> Table:
     """What repair achieves round by round, beside what as many first answers would."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_footer=False)
     at = [p.k for p in benchmark.total.pass_at]
-    table.add_column("repair rounds")
-    for name in ("answers", "tokens", "cost"):
-        table.add_column(name, justify="right")
-    for k in at:
-        table.add_column(f"pass@{k}", justify="right")
-        table.add_column("drawn instead", justify="right")
+    columns = [Column("repair rounds"), Column("answers", drop=1), Column("tokens", drop=9)]
+    columns.append(Column("cost", drop=8))
+    for number, k in enumerate(at):
+        columns += [Column(f"pass@{k}", drop=2 * number), Column("drawn instead", drop=2 * number + 1)]
     if benchmark.timed:
-        table.add_column(f"fast_1@{at[0]}", justify="right")
+        columns.append(Column(f"fast_1@{at[0]}", drop=7))
+    rows = []
     for one in benchmark.total.rounds:
         cost = "–" if one.cost is None else f"${one.cost:,.2f}"
         passes = [
@@ -163,8 +152,8 @@ def _rounds(benchmark: Benchmark) -> Table:
             for text in (figure(passed.value), f"{figure(drawn.value)} of {drawn.answers:.1f}")
         ]
         fast = [figure(f.value) for f in one.fast if (f.p, f.k) == (1.0, at[0])] if benchmark.timed else []
-        table.add_row(str(one.rounds), str(one.answers), f"{one.tokens:,}", cost, *passes, *fast)
-    return table
+        rows.append([str(one.rounds), str(one.answers), f"{one.tokens:,}", cost, *passes, *fast])
+    return fitted(columns, rows, width)
 
 
 def _cells(score: Score, timed: bool) -> Sequence[str]:

@@ -6,14 +6,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.markup import escape
-from rich.table import Table
 
 from kernelllm_judge.core.records import Ratio
 from pytest_kernelllm.beside.ranking.markers import Marker, markers_file
 from pytest_kernelllm.core.words import counted
-from pytest_kernelllm.report.table import rendered
+from pytest_kernelllm.report.fitted import NAME, SENTENCE, Column, fitted, rendered
 from pytest_kernelllm.suggest.style import Style
 
 WORTH_SHOWING = 0.01
@@ -124,15 +122,19 @@ def render(ranking: Ranking, width: int, color: bool) -> str:
         width: columns of the terminal.
         color: whether to use terminal colours.
     """
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("module", overflow="fold")
     unit = Unit.of(ranking.ms)
-    for name in ("calls", f"{unit.name} a step", "share", "roofline", "headroom", "beyond parts"):
-        table.add_column(name, justify="right")
-    table.add_column("kernel", overflow="fold")
-    for row in ranking.worth:
-        table.add_row(*_cells(row, ranking, unit))
-    return rendered(width, color, *([table] if ranking.worth else []), *_sentences(ranking, unit))
+    columns = [
+        Column("module", shorten=NAME),
+        Column("calls", drop=3),
+        Column(f"{unit.name} a step", drop=1),
+        Column("share"),
+        Column("roofline", drop=5),
+        Column("headroom"),
+        Column("beyond parts", drop=4),
+        Column("kernel", drop=2, shorten=SENTENCE),
+    ]
+    tables = [fitted(columns, [_cells(row, ranking, unit) for row in ranking.worth], width)]
+    return rendered(width, color, *(tables if ranking.worth else []), *_sentences(ranking, unit))
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
+from kernelllm_judge.core.shorten import whole
 from kernelllm_runtime.pins.settings import TF32
 from pytest_kernelllm.generate.inductor.library import (
     attention_in_order,
@@ -197,9 +198,9 @@ def _reason(error: Exception) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Returns the first line of an error's text, at most 200 characters, without its full stop."""
+    """Returns the first line of an error's text, shortened, without its full stop."""
     lines = (line.strip() for line in str(error).splitlines())
-    return next((line.rstrip(".:") for line in lines if line), type(error).__name__)[:200]
+    return whole(next((line.rstrip(".:") for line in lines if line), type(error).__name__), 200)
 
 
 def program_arguments(program: torch.export.ExportedProgram, parameters: Sequence[str]) -> tuple[str, ...]:

@@ -160,12 +160,9 @@ class Sampler:
 def _answer(position: int, index: int, text: Text, seconds: float, *, chats: bool) -> Answer:
     thoughts, answer = split_reasoning(text.text) if chats else ("", text.text)
     thoughts = "".join(text.thoughts) or thoughts
-    note = text.note
-    if not answer and text.finish == "length" and thoughts:
-        note = "the model thought until the answer's limit: raise `max_new_tokens`"
     finish = text.finish or "stop"
     counts = text.tokens, text.prompt_tokens
-    return Answer(position, index, answer, *counts, seconds, finish, note, text.cost, thoughts)
+    return Answer(position, index, answer, *counts, seconds, finish, text.note, text.cost, thoughts)
 
 
 def adapted(wire: Wire, fault: Fault, body: Mapping[str, Any], sampling: Sampling) -> tuple[Wire, str] | None:

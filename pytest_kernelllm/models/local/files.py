@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernelllm_judge.core.shorten import whole
+from pytest_kernelllm.core.words import command
 from pytest_kernelllm.generate.protocol import GenerateError
 
 PATTERNS = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "kernelllm.py"]
@@ -235,7 +237,7 @@ def _why_not(error: Exception, model: str, revision: str, named: str) -> str:
         errors.RepositoryNotFoundError: f"There is no model {model} on the Hugging Face Hub, or it is private: check its "
         "name, or `hf auth login`.",
         errors.LocalEntryNotFoundError: f"{named} is not in the cache and the Hugging Face Hub cannot be reached (offline?): "
-        f"run `hf download {model}` where there is a network.",
+        f"run {command('hf', 'download', model)} where there is a network.",
     }
     found = next((text for kind, text in sentences.items() if isinstance(error, kind)), "")
     if not found and isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -247,7 +249,7 @@ def _why_not(error: Exception, model: str, revision: str, named: str) -> str:
 
 def in_short(error: Exception) -> str:
     """Returns the start of an error's text on one line, or the name of its type if it has no text."""
-    return " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
+    return whole(error).rstrip(".") or type(error).__name__
 
 
 def _digest(folder: Path) -> str:

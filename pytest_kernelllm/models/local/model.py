@@ -121,7 +121,6 @@ class LocalModel:
                 len(prompts[number]),
                 round(time.monotonic() - started, 3),
                 state.finish,
-                f"cut off after {sampling.max_new_tokens:,} tokens" if state.finish == "length" else "",
             )
 
     def stream(self, prompt: Prompt, sampling: Sampling, index: int = 0) -> Iterator[str]:

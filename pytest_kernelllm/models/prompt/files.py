@@ -60,13 +60,13 @@ def read_file(name: str) -> File | None:
     binds: dict[str, tuple[int, ...]] = {}
     imports: dict[str, tuple[int, Import]] = {}
     for position, statement in enumerate(tree.body):
-        names, stars = module_names(ast.Module([statement], []))
-        for bound, bindings in names.items():
+        top = module_names(ast.Module([statement], []))
+        for bound, bindings in top.names.items():
             if bindings.imports:
                 imports[bound] = position, bindings.imports[-1]
             else:
                 binds[bound] = (*binds.get(bound, ()), position)
-        for star in stars:
+        for star in top.stars:
             source = vars(
                 sys.modules.get(File(name, vars(module), (), {}, {}).absolute(star), ModuleType(""))
             )

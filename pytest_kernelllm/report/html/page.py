@@ -19,19 +19,15 @@ class HtmlError(Exception):
     """The page cannot be written; one sentence."""
 
 
-def check_html(path: Path) -> None:
-    """Checks before a run that its page can be written.
+def check_html() -> None:
+    """Checks before a run that a page can be made.
 
     Raises:
-        HtmlError: a package is missing, or ``path`` is a folder.
+        HtmlError: a package is missing.
     """
     if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
         raise HtmlError(
             f"The HTML report needs {' and '.join(missing)}; run `pip install 'pytest-kernelllm[html]'`."
-        )
-    if path.is_dir():
-        raise HtmlError(
-            f"{path} is a folder; name a file for the HTML report, such as {path / 'report.html'}."
         )
 
 

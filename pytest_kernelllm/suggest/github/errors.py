@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kernelllm_judge.core.shorten import whole
+
 
 class SuggestionRefused(Exception):
     """The artifact is not what a verify job writes, or the job is set up unsafely."""
@@ -28,4 +30,4 @@ class ApiError(Exception):
 def shown(text: str) -> str:
     """A text that others wrote, on one line, without anything invisible, and not too long."""
     plain = "".join(c if c.isprintable() else "\ufffd" for c in text)
-    return plain if len(plain) <= 300 else plain[:299] + "…"
+    return whole(plain)

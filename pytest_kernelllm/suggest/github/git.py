@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernelllm_judge.core.shorten import whole
 from pytest_kernelllm.suggest.github.errors import GitError
 from pytest_kernelllm.web.secret import Redactor, Secret, is_safe_for_tokens
 
@@ -215,7 +216,7 @@ class Git:
             output = (done.stderr + b"\n" + (done.stdout if arguments[0] == "push" else b"")).decode(
                 "utf-8", "replace"
             )
-            raise GitError(f"git {arguments[0]}", self._redact(" ".join(output.split()))[:600])
+            raise GitError(f"git {arguments[0]}", whole(self._redact(output), 600))
         return done.stdout
 
 

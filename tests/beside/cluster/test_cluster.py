@@ -136,7 +136,7 @@ PYTEST = [
     *(sys.executable, "-m", "pytest", "--kernelllm", "--kernelllm-device=cpu", "--kernelllm-samples=2"),
     *(
         "--kernelllm-generator=files",
-        "--kernelllm-candidates-dir=candidates",
+        "--kernelllm-set=candidates_dir=candidates",
         "-p",
         "no:cacheprovider",
         "-rA",
@@ -165,7 +165,7 @@ def test_without_ray_bench_says_in_one_sentence_what_to_install(project, tmp_pat
 
 
 def test_without_ray_pytest_says_what_to_install(project, tmp_path):
-    done = run([*PYTEST, "--kernelllm-cluster=auto"], cwd=project, **without_ray(tmp_path))
+    done = run([*PYTEST, "--kernelllm-set=cluster=auto"], cwd=project, **without_ray(tmp_path))
     assert done.returncode == 1
     assert done.stdout.count(f"\n{NEEDED} (Ray is hidden).\n") == 2, "one failure a target"
     assert "Traceback" not in done.stdout
@@ -243,7 +243,7 @@ def test_a_cluster_without_gpus_cannot_judge_for_cuda(folder, project, cluster):
     )
     done = run(verify(folder, "--cluster", "auto", "--device", "cuda"))
     assert (done.returncode, done.stderr) == (2, f"kernelllm: {sentence}")
-    done = run([*PYTEST, "--kernelllm-cluster=auto", "--kernelllm-device=cuda"], cwd=project)
+    done = run([*PYTEST, "--kernelllm-set=cluster=auto", "--kernelllm-device=cuda"], cwd=project)
     assert (done.returncode, done.stderr) == (4, f"ERROR: {sentence}\n")
 
 
@@ -280,7 +280,7 @@ def test_bench_judges_through_rays_client_and_stores_here(project, cluster):
 @installed
 @pytest.mark.slow
 def test_pytest_judges_on_a_cluster_also_in_several_workers(project, cluster):
-    done = run([*PYTEST, "--kernelllm-cluster=auto", "-n", "2"], cwd=project)
+    done = run([*PYTEST, "--kernelllm-set=cluster=auto", "-n", "2"], cwd=project)
     assert done.returncode == 0, done.stdout
     for name in ("scale.py::Scale", "again.py::Again"):
         assert f"PASSED {name}::correctness[files-0]" in done.stdout

@@ -258,7 +258,7 @@ def test_a_report_names_every_module_with_its_kernel_or_the_reason(project, mode
         "plain": "no kernel in the store",
     }
     lines = str(report).splitlines()
-    assert re.split(r"\s{2,}", lines[2]) == ["blocks.* ×3", "Scale", kernel, "not measured"]
+    assert re.split(r"\s{2,}", lines[2].strip()) == ["blocks.* ×3", "Scale", kernel, "not measured"]
     assert "– `weight` has shape (9,), the kernel is for (8,)" in str(report)
     assert lines[-2] == "no kernel in the store: Linear, Model, ModuleList"
     assert lines[-1] == f"3 of 7 modules run kernels from {project.path / '.kernelllm'}"

@@ -70,8 +70,8 @@ def test_every_completion_ends_as_a_success_or_with_its_stage_and_reason(measure
 
 def test_the_table_shows_the_figures(measured):
     _, done = measured
-    [row] = [line.split() for line in done.stdout.splitlines() if "layers.py::Scale" in line]
-    assert row == ["layers.py::Scale", "5", "5", "1", "0.20", "0.40", "1.00"]
+    [row] = [line.split() for line in done.stdout.splitlines() if "Scale layers.py" in line]
+    assert row == ["Scale", "layers.py", "5", "5", "1", "0.20", "0.40", "1.00"]
     assert "fast" not in done.stdout  # nothing was timed
 
 
@@ -109,7 +109,7 @@ def test_ended_half_way_it_goes_on_where_it_was(tmp_path, number):
     if number == signal.SIGTERM:
         assert ended.returncode == 130
         assert "not finished: 1 target; run again to go on" in printed
-        assert "layers.py::Scale" in printed
+        assert "Scale layers.py" in printed
     before = store(tmp_path)
 
     done = bench(tmp_path, "layers.py", "later.py", "-k", "2", "--json", "-")

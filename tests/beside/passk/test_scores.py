@@ -122,8 +122,8 @@ def test_the_table_has_a_line_a_target_and_one_for_all():
     assert lines[0][:6] == ["target", "n", "candidates", "correct", "pass@1", "pass@2"]
     assert lines[0][6:] == [f"fast_{p}@1" for p in ("0.8", "1", "1.2", "1.5", "2")]
     rows = {line[0]: line[1:] for line in lines if line}
-    assert rows["layers.py::A"] == ["2", "2", "1", "0.50", "1.00", "0.50", "0.50", "0.50", "0.00", "0.00"]
-    assert rows["layers.py::B"] == ["2", "2", "0", *["0.00"] * 7]
+    assert rows["A"] == ["layers.py", "2", "2", "1", "0.50", "1.00", "0.50", "0.50", "0.50", "0.00", "0.00"]
+    assert rows["B"] == ["layers.py", "2", "2", "0", *["0.00"] * 7]
     assert rows["mean"][3:] == ["4", "4", "1", "0.25", "0.50", "0.25", "0.25", "0.25", "0.00", "0.00"]
     assert notes(made) == [
         "failures: 2 wrong",

@@ -211,7 +211,7 @@ FRAGMENTS = [
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.one_of(st.sampled_from(FRAGMENTS), st.text(max_size=20))).map("".join))
+@given(st.lists(st.one_of(st.sampled_from(FRAGMENTS), st.text(max_size=20)), max_size=12).map("".join))
 def test_any_text_ends_in_code_or_the_declared_error(text: str) -> None:
     with contextlib.suppress(ExtractError):
         ast.parse(extract(text))  # pytest-timeout sees to it that it ends

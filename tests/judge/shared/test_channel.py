@@ -1,3 +1,4 @@
+import re
 import socket
 import struct
 import threading
@@ -47,14 +48,20 @@ def test_a_closed_end_is_noticed(ends):
 
 @pytest.mark.parametrize(
     "data",
-    [struct.pack("<I", MAX_MESSAGE + 1), struct.pack("<I", 3) + b"\x80\x04N", struct.pack("<I", 2) + b"[]"],
-    ids=["too long", "a pickle", "not an object"],
+    [
+        b"junk of a candidate",
+        struct.pack("<I", MAX_MESSAGE + 1),
+        struct.pack("<I", 3) + b"\x80\x04N",
+        struct.pack("<I", 2) + b"[]",
+    ],
+    ids=["a text", "too long", "a pickle", "not an object"],
 )
 def test_anything_but_a_json_object_is_refused(ends, data):
     channel, other = ends
     other.sendall(data)
-    with pytest.raises(ChannelError):
+    with pytest.raises(ChannelError, match=r"^something that is no message") as caught:
         channel.receive(1.0)
+    assert not re.search(r"\d", str(caught.value)), "a number that nobody wrote"
 
 
 def test_a_message_that_nests_without_end_is_an_error(ends):

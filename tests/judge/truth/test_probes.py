@@ -7,6 +7,7 @@ from kernelllm_judge.policy import Policy
 from kernelllm_judge.rules.catalog import RULES
 from kernelllm_judge.rules.outputs import Nonfinite, Stress
 from kernelllm_judge.rules.rule import SupportedCase
+from kernelllm_judge.truth.exhaust import read_kind
 from kernelllm_judge.truth.probes import Limits, Probe, elements, fit, smaller
 from kernelllm_judge.truth.stress import PLANTED, TRANSFORMS
 from kernelllm_judge.truth.variations import OTHERS_FOR_FIXED
@@ -144,13 +145,32 @@ def test_a_gpu_sees_every_kind_of_stress_and_the_interpreter_a_few():
     policy = Policy()
     ranges = covers(domain(), CASE)
     on_gpu = plan(CASE, ranges, (), policy, Limits(policy.gpu_elements, policy.gpu_row), 0)
-    assert {p.stress for p in on_gpu if p.rule == "stress"} == set(TRANSFORMS)
+    assert {p.stress for p in handmade(on_gpu)} == set(Stress.all_kinds) < set(TRANSFORMS)
     assert {p.stress for p in on_gpu if p.rule == "nonfinite"} == set(Nonfinite.apart)
     interpreted = plan(CASE, ranges, (), policy, Limits(policy.cpu_elements, policy.cpu_row), 0)
-    assert {p.stress for p in interpreted if p.rule == "stress"} < set(TRANSFORMS)
-    assert len(interpreted) <= 19
+    assert {p.stress for p in handmade(interpreted)} < set(Stress.all_kinds)
+    assert len(interpreted) <= 27
     known = {*TRANSFORMS, *PLANTED, OTHERS_FOR_FIXED, ""}
-    assert all(p.stress in known for p in (*on_gpu, *interpreted))
+    assert all(p.stress in known or read_kind(p.stress) for p in (*on_gpu, *interpreted))
+
+
+def handmade(probes):
+    return [p for p in probes if p.rule == "stress" and not read_kind(p.stress)]
+
+
+def test_all_values_may_be_asked_of_the_largest_inputs():
+    policy = Policy()
+    on_gpu, interpreted = (
+        [p for p in plan(CASE, covers(domain(), CASE), (), policy, limits, 0) if read_kind(p.stress)]
+        for limits in (
+            Limits(policy.gpu_elements, policy.gpu_row),
+            Limits(policy.cpu_elements, policy.cpu_row),
+        )
+    )
+    assert [read_kind(p.stress).parts for p in on_gpu] == [1]
+    assert elements(CASE.domain, dict(on_gpu[0].sizes)) == 16 * 512 * 64
+    assert {read_kind(p.stress).parts for p in interpreted} == {len(interpreted)} == {8}
+    assert {elements(CASE.domain, dict(p.sizes)) for p in interpreted} == {1 << 13}
 
 
 def test_stress_is_at_small_sizes_with_several_rows():
@@ -158,7 +178,7 @@ def test_stress_is_at_small_sizes_with_several_rows():
     for limits in (Limits(policy.gpu_elements, policy.gpu_row), Limits(policy.cpu_elements, policy.cpu_row)):
         probes = plan(CASE, covers(domain(), CASE), (), policy, limits, 0)
         for probe in probes:
-            if probe.rule in ("stress", "nonfinite"):
+            if probe.rule in ("stress", "nonfinite") and not read_kind(probe.stress):
                 sizes = dict(probe.sizes)
                 assert elements(CASE.domain, sizes) <= max(1 << 16, policy.cpu_elements)
                 assert sizes["batch"] * sizes["seq"] >= policy.stress_rows
@@ -169,7 +189,8 @@ def test_what_cannot_be_made_small_is_stressed_a_little():
     policy = Policy()
     case = Case("default", None, domain((1 << 15, 1 << 15), {}), {})
     probes = plan(case, {}, (), policy, Limits(policy.gpu_elements, policy.gpu_row), 0)
-    assert len(probes) == policy.seeds + 1 + 2 + len(Stress.few_kinds) + len(Nonfinite.together)
+    kinds = len(Stress.few_kinds) + len(Nonfinite.together) + 1  # and all values
+    assert len(probes) == policy.seeds + 1 + 2 + kinds
 
 
 def test_inputs_known_to_be_finite_are_not_made_otherwise():

@@ -219,7 +219,7 @@ def test_stress_shares_one_call_where_rows_are_independent(sliced):
     target.subject.cases = (
         replace(target.subject.cases[0], domain=replace(target.subject.cases[0].domain, inputs={"x": SPEC})),
     )
-    single, merged = target.merged([other, *probes])
+    single, merged = target.asked([other, *probes])
     assert single == other
     assert merged.stripes == tuple(TRANSFORMS)
     prepared = target.prepare(merged)

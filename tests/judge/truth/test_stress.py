@@ -27,7 +27,6 @@ def test_each_kind_is_what_its_name_says():
     torch.testing.assert_close(out["×0.0001"], x * 1e-4)
     torch.testing.assert_close(out["×10000"], x * 1e4)
     assert float(out["shifted"].mean()) > 50 * float(out["shifted"].std())
-    assert sorted((out["large-row"] / x).mean(1).round().tolist()) == [1.0] * 14 + [1000.0] * 2
     assert len(out["equal-row"].unique(dim=0)) == 1
     assert all(len(row.unique()) == 1 for row in out["equal-value"])
     assert all(len(row.unique()) == 2 for row in out["two-value"])

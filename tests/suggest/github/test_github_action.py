@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 from pathlib import Path
 
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.slow
 WORKFLOWS = sorted((ROOT / "examples" / "workflows").glob("*.yml"))
 CI = ROOT / ".github" / "workflows" / "ci.yml"
 """What checks this project itself."""
-FILES = "--kernelllm-only --kernelllm-generator=files --kernelllm-candidates-dir=candidates --kernelllm-device=cpu --kernelllm-samples=1"
+FILES = "--kernelllm-only --kernelllm-generator=files --kernelllm-set=candidates_dir=candidates --kernelllm-device=cpu --kernelllm-samples=1"
 BRANCH = "kernelllm/suggestions/main"
 
 
@@ -274,3 +275,46 @@ def test_every_example_workflow_is_documented_and_uses_inputs_that_exist():
 def test_the_token_comes_from_the_variable_that_the_action_sets():
     env = next(step["env"] for step in load_action()["runs"]["steps"] if step["name"] == "Suggest")
     assert env[command.TOKEN] == "${{ inputs.token }}"
+
+
+VERIFYING = [path for path in WORKFLOWS if "mode: verify" in path.read_text()]
+
+
+@pytest.mark.parametrize("path", VERIFYING, ids=lambda path: path.name)
+def test_the_store_outlives_a_red_or_cancelled_job_and_is_kept_by_gpu(path):
+    steps = yaml.safe_load(path.read_text())["jobs"]["verify"]["steps"]
+    by = {step["uses"].partition("@")[0]: step for step in steps if "uses" in step}
+    assert "actions/cache" not in by, "which saves after success only"
+    restore, save = by["actions/cache/restore"], by["actions/cache/save"]
+    assert save["if"] == "always()" and steps.index(save) > steps.index(
+        by["pytest-kernelllm/pytest-kernelllm"]
+    )
+    for each in (restore, save):
+        assert "steps.gpu.outputs.model" in each["with"]["key"] and "run_id" not in each["with"]["key"]
+    assert "hashFiles('.kernelllm/" in save["with"]["key"], "no new cache where nothing was learned"
+
+
+@pytest.mark.parametrize("path", VERIFYING, ids=lambda path: path.name)
+def test_pull_requests_cancel_what_is_outdated_and_run_for_code_that_is_no_draft(path):
+    workflow = yaml.safe_load(path.read_text())
+    events = workflow[True]  # YAML's `on`
+    if "pull_request" not in events:
+        return
+    assert "'pull_request'" in workflow["concurrency"]["cancel-in-progress"]
+    assert "ready_for_review" in events["pull_request"]["types"]
+    assert events["pull_request"]["paths"] == events["push"]["paths"]
+    assert "draft" in workflow["jobs"]["verify"]["if"]
+
+
+def test_the_job_with_the_token_installs_by_hash_and_the_other_with_constraints():
+    steps = {step["name"]: step["run"] for step in load_action()["runs"]["steps"]}
+    with_token = steps["Install for suggesting"]
+    assert "--require-hashes" in with_token and "--no-build-isolation" in with_token
+    assert "--constraint" in steps["Install into the project's environment"]
+    lock = (ROOT / "requirements-suggest.txt").read_text()
+    pinned = re.findall(r"^([\w.-]+)==.*?(?:\n    --hash=sha256:[0-9a-f]{64}.*?)+$", lock, re.M)
+    assert len(pinned) == len(re.findall(r"^[\w.-]+==", lock, re.M))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    needed = [*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["github"]]
+    needed += project["build-system"]["requires"]
+    assert {re.match(r"[\w.-]+", each)[0].lower() for each in needed} <= {each.lower() for each in pinned}

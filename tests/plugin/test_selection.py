@@ -1,0 +1,49 @@
+"""pytest's own ways to select and order tests know kernel items as they know others. Nothing is judged here."""
+
+import pytest
+from projects import LAYERS, lay_out
+
+RED = "early/layers.py::Red::correctness[adopted]"
+SKIPPED = [
+    *(f"early/layers.py::Red::correctness[files-{n}]" for n in (0, 1)),
+    *(f"early/layers.py::Red::speedup[{each}]" for each in ("adopted", "files-0", "files-1")),
+]
+OWN = ["test_own.py::test_first", "test_own.py::test_last"]
+OPTIONS = ("--kernelllm", "--kernelllm-device=cpu", "--kernelllm-samples=2", "--kernelllm-generator=files")
+
+
+@pytest.fixture
+def project(pytester):
+    """A target whose adopted kernel is gone, so that one of its tests fails at once, and two other tests."""
+    lay_out(pytester.path, {})
+    gone = LAYERS.replace("class Scale", "class Red").replace("dims={", 'kernel="_triton.gone", dims={')
+    (pytester.path / "layers.py").unlink()
+    pytester.mkdir("early").joinpath("layers.py").write_text(gone)
+    pytester.makepyfile(test_own="def test_first(): pass\ndef test_last(): pass")
+    return pytester
+
+
+def ran(project, *more):
+    """Returns the ids of what runs, in order."""
+    done = project.runpytest_inprocess(*OPTIONS, "--kernelllm-set=candidates_dir=candidates", "-v", *more)
+    return [line.split()[0] for line in done.outlines if "::" in line and line.endswith("%]")]
+
+
+ALL = [*OWN, RED, *SKIPPED]
+SELECTIONS = {
+    "--sw": [RED],
+    "--lf": [RED],
+    "--ff": [RED, *OWN, *SKIPPED],
+    "--nf": sorted(ALL),
+    f"--deselect={RED}": [each for each in ALL if each != RED],
+    RED: [RED],
+    "-k adopted": [RED, SKIPPED[2]],
+}
+
+
+def test_selections_and_orders_of_pytest_know_kernel_items(project):
+    assert ran(project, "early", ".") == ALL, "kernels last, whatever the order of paths"
+    ran(project, "--sw")  # stops at the first failure, and remembers it
+    for option, wanted in SELECTIONS.items():
+        found = ran(project, *option.split(" "))
+        assert (sorted(found) if option == "--nf" else found) == wanted, option
