@@ -127,12 +127,7 @@ def _name(arch: str) -> str:
 
 
 def sanitize_all(
-    nonfinite: bool,
-    workers: Workers,
-    source: str,
-    plans: Sequence[Plan],
-    references: ReferenceOutputs,
-    findings: Findings,
+    workers: Workers, source: str, plans: Sequence[Plan], references: ReferenceOutputs, findings: Findings
 ) -> None:
     """Runs the small probes of every case in the interpreter, and those at which kernels decide otherwise.
 
@@ -147,7 +142,7 @@ def sanitize_all(
                 for probe in plan.interpreted:
                     _sanitize(judging, plan, probe)
             for plan in plans if directing.RULE in findings.rules else ():
-                _decide(judging, plan, nonfinite)
+                _decide(judging, plan)
     except Decision as decision:
         if decision.rule == "memory":
             raise
@@ -167,7 +162,7 @@ def _sanitize(judging: Judging, plan: Plan, probe: Probe) -> None:
         run_backward(judging, run.prepared)
 
 
-def _decide(judging: Judging, plan: Plan, nonfinite: bool) -> None:
+def _decide(judging: Judging, plan: Plan) -> None:
     """Notes the probes, of those that run on a GPU, too, and of further ones, at which kernels decide as at no others so far.
 
     Nothing is compared here: what is noted is run on the GPU.
@@ -179,10 +174,10 @@ def _decide(judging: Judging, plan: Plan, nonfinite: bool) -> None:
         main=(replace(plan.main[0], sizes=sizes),),
         most=judging.policy.cpu_elements,
     )
-    search = Search(small, sites, nonfinite)
+    search = Search(small, sites)
     kinds = {(p.stress, p.state, p.values): replace(p, sizes=sizes) for p in plan.further if not p.incoming}
     for probe in chain(kinds.values(), search.probes()):
-        if not (before := sites.open(nonfinite=nonfinite)):
+        if not (before := sites.open(nonfinite=plan.nonfinite)):
             break
         with contextlib.suppress(Unasked):
             run = run_probe(judging, judging.references.prepare(probe))
@@ -191,7 +186,7 @@ def _decide(judging: Judging, plan: Plan, nonfinite: bool) -> None:
             directing.doubt(judging, sites)
             if probe.directed or probe.rule == directing.RULE:
                 search.ran.append(probe)
-                if len(sites.open(nonfinite=nonfinite)) < len(before):
+                if len(sites.open(nonfinite=plan.nonfinite)) < len(before):
                     judging.findings.directed.append(probe)
     judging.findings.left[:] = search.left()
 

@@ -65,7 +65,6 @@ class Search:
 
     plan: Plan
     sites: Sites
-    nonfinite: bool
     tried: list[Probe] = field(default_factory=list)
     ran: list[Probe] = field(default_factory=list)
 
@@ -81,14 +80,16 @@ class Search:
 
     def left(self) -> list[Site]:
         """Returns the sites that stay open, without those to which only values lead that the original refuses."""
-        return [site for site in self.sites.open(nonfinite=self.nonfinite) if not self._refused(site)]
+        return [site for site in self.sites.open(nonfinite=self.plan.nonfinite) if not self._refused(site)]
 
     def _refused(self, site: Site) -> bool:
         """Whether all values that lead to the other outcome were refused; of a conjunction, all that lead to its parts' others."""
         if not site.whole:
             return False
         basic = [
-            other for other in self.sites.open(nonfinite=self.nonfinite) if other.whole and not other.rank
+            other
+            for other in self.sites.open(nonfinite=self.plan.nonfinite)
+            if other.whole and not other.rank
         ]
         ways = {way for other in ([site] if not site.rank else basic) for way in self._of(other)}
         beyond = [probe for probe in self.tried if probe.directed in ways]
@@ -96,7 +97,7 @@ class Search:
 
     def _ahead(self) -> Iterator[Probe]:
         """Yields the probes for each open site in turn."""
-        ways = [self._for(site) for site in self.sites.open(nonfinite=self.nonfinite)]
+        ways = [self._for(site) for site in self.sites.open(nonfinite=self.plan.nonfinite)]
         for turn in zip_longest(*ways):
             yield from (probe for probe in turn if probe is not None)
 

@@ -78,14 +78,7 @@ def examine(judging: Judging, plan: Plan, rules: Sequence[Rule], timer: Timer, b
 
 
 def examine_decisions(
-    judging: Judging,
-    source: str,
-    plans: Sequence[Plan],
-    rules: Sequence[Rule],
-    timer: Timer,
-    beside: Beside,
-    *,
-    nonfinite: bool,
+    judging: Judging, source: str, plans: Sequence[Plan], rules: Sequence[Rule], timer: Timer, beside: Beside
 ) -> None:
     """Requires that every decision of a candidate was seen either way; runs probes where others may be seen.
 
@@ -105,11 +98,11 @@ def examine_decisions(
     if judging.on_gpu:
         beside.wait()
     for plan in plans:
-        _examine_kernels(_Probes(judging, rules, timer, beside, plan.aligned), plan, nonfinite)
+        _examine_kernels(_Probes(judging, rules, timer, beside, plan.aligned), plan)
     directing.refuse(source, judging.findings.left)
 
 
-def _examine_kernels(probes: _Probes, plan: Plan, nonfinite: bool) -> None:
+def _examine_kernels(probes: _Probes, plan: Plan) -> None:
     """Seeks probes at which kernels decide otherwise; on a GPU those are run that were found in the interpreter beside."""
     judging, findings = probes.judging, probes.judging.findings
     if judging.on_gpu:
@@ -119,8 +112,8 @@ def _examine_kernels(probes: _Probes, plan: Plan, nonfinite: bool) -> None:
                 probes.run_all(replace(found, sizes=each) for each in dict.fromkeys(sizes))
         return
     directing.doubt(judging, findings.sites)
-    if findings.sites.open(nonfinite=nonfinite):
-        search = Search(plan, findings.sites, nonfinite)
+    if findings.sites.open(nonfinite=plan.nonfinite):
+        search = Search(plan, findings.sites)
         for probe in search.probes():
             if probes.run_all([probe]) is not None:
                 search.ran.append(probe)

@@ -288,15 +288,7 @@ class Judge:
                 raise Decision("inconclusive", "correctness", check.detail)
             if findings.undecided:
                 raise Decision("inconclusive", "correctness", findings.undecided)
-            examine_decisions(
-                judging,
-                candidate.source,
-                plans,
-                self.rules,
-                self._timer,
-                beside,
-                nonfinite=criteria.nonfinite,
-            )
+            examine_decisions(judging, candidate.source, plans, self.rules, self._timer, beside)
             if timed:
                 counted = [plan for plan in plans if plan.case.name in findings.cases]
                 short = {
@@ -324,9 +316,9 @@ class Judge:
         """Compiles the kernels in the background where they are interpreted, and interprets them on a GPU."""
         references = self._reference_outputs(criteria, "cpu")
         if self.device.type == "cuda":
-            rule, do, workers = "memory", partial(sanitize_all, criteria.nonfinite), self._interpreters
+            rule, do, workers = "memory", sanitize_all, self._interpreters
         else:
-            rule, do, workers = "compile", partial(compile_all), self._compilers
+            rule, do, workers = "compile", compile_all, self._compilers
         task = partial(do, workers, candidate.source, plans, references) if rule in findings.rules else None
         return Beside(task, findings)
 

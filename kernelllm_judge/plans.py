@@ -36,6 +36,8 @@ class Plan:
     """Small probes for Triton's interpreter, where the others run on a GPU."""
     small: Mapping[str, int] = field(default_factory=dict)
     """Small sizes for many probes."""
+    nonfinite: bool = True
+    """Whether NaN and infinities must come out as in the original."""
     most: int = 0
     """Most elements of an input in a probe."""
     substitutes: tuple[Probe, ...] = ()
@@ -174,6 +176,7 @@ def plan_case(supported: SupportedCase, rules: Sequence[Rule]) -> Plan:
         sizes,
         tuple(interpreted),
         stress_sizes(supported)[0],
+        supported.nonfinite,
         supported.limits.elements,
         substitutes,
     )

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
-
-from kernelllm_judge.truth.variations import WHOLE, Accepts, Apply, Change, Span
 
 Way = Literal[
     "×", "+", "rows ×", "values ×", "rows +", "values =", "rows =", "one ×", "negative share", "equal"
@@ -72,38 +69,6 @@ class Direction:
             case "negative share":
                 return torch.where(draw < step, -rows.abs(), rows.abs())
         return rows
-
-
-def direct(
-    arguments: Mapping[str, Any],
-    direction: Direction,
-    seed: int,
-    accepts: Accepts,
-    apply: Apply = lambda change, value: change(value),
-) -> dict[str, Change]:
-    """Returns the changes of inputs that the original accepts together, by the inputs' names."""
-    found: dict[str, Change] = {}
-    varied = dict(arguments)
-    for number, (name, value) in enumerate(arguments.items()):
-        if not isinstance(value, torch.Tensor) or not value.numel() or direction.only not in ("", name):
-            continue
-        if not (value.is_floating_point() or (value.dtype in WHOLE and direction.way == "values =")):
-            continue
-        change = Change(_way(direction, value, arguments), seed + number)
-        trial = {**varied, name: apply(change, value)}
-        if not torch.equal(trial[name], value) and accepts(trial, [*found, name]):
-            found[name], varied = change, trial
-    return found
-
-
-def _way(
-    direction: Direction, value: torch.Tensor, arguments: Mapping[str, Any]
-) -> Callable[[torch.Tensor, int, Span], torch.Tensor]:
-    if direction.way == "equal":
-        alike = (v for v in arguments.values() if isinstance(v, torch.Tensor))
-        first = next(v for v in alike if (v.shape, v.dtype) == (value.shape, value.dtype))
-        return lambda *_: first.clone()
-    return lambda tensor, seed, _: direction.moved(tensor, torch.Generator(tensor.device).manual_seed(seed))
 
 
 def _some(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

@@ -14,13 +14,12 @@ from kernelllm_judge.core.stages import RUNNING
 from kernelllm_judge.findings import OriginalError
 from kernelllm_judge.truth import calls
 from kernelllm_judge.truth.acceptance import Unasked
-from kernelllm_judge.truth.directed import direct
 from kernelllm_judge.truth.fingerprint import fingerprint
 from kernelllm_judge.truth.originals import Modules, Originals
 from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.stress import PLANTED, TRANSFORMS
 from kernelllm_judge.truth.unsupported import original_errors
-from kernelllm_judge.truth.variations import NAMED, OTHERS_FOR_FIXED, Change, allows_nonfinite, vary
+from kernelllm_judge.truth.variations import NAMED, OTHERS_FOR_FIXED, Change, allows_nonfinite, direct, vary
 
 
 class Inputs:

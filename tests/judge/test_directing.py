@@ -20,7 +20,7 @@ def search(reports, probe=MAIN):
     for report in reports:
         sites.see([report], probe)
     plan = Plan(case, (MAIN,), (), {"n": (1, 4096)}, {"n": 64}, small={"n": 32}, most=8192)
-    return Search(plan, sites, nonfinite=True)
+    return Search(plan, sites)
 
 
 def report(kind=">", threshold=1e9, near=(3.0, 1e9), **fields):

@@ -97,7 +97,7 @@ def sanitize(tmp_path_factory):
         plans = make_plans(source, live.cases, RULES, policy, on_gpu=True, seed=5, nonfinite=True)
         references = ReferenceOutputs(live, "cpu", policy, None, threading.Lock())
         findings = Findings({rule.name: rule.stage for rule in RULES})
-        sanitize_all(True, Workers(server, torch.device("cpu"), 20.0), source, plans, references, findings)
+        sanitize_all(Workers(server, torch.device("cpu"), 20.0), source, plans, references, findings)
         return findings.checks
 
     yield run

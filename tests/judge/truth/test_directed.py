@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from kernelllm_judge.truth.directed import Direction, direct
+from kernelllm_judge.truth.directed import Direction
+from kernelllm_judge.truth.variations import direct
 
 
 def moved(direction, rows=8, width=64):
