@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
+from itertools import chain
 
+from kernelllm_judge import directing
 from kernelllm_judge.core.records import Check
+from kernelllm_judge.directing import Search
 from kernelllm_judge.findings import Decision, Durations, Findings, OutOfTime
 from kernelllm_judge.plans import Plan
 from kernelllm_judge.run.backward import run_backward
 from kernelllm_judge.run.call import Judging, error_text, run_probe, upload
+from kernelllm_judge.truth.acceptance import Unasked
 from kernelllm_judge.truth.outputs import OriginalError, ReferenceOutputs
 from kernelllm_judge.truth.prepared import PreparedProbe
 from kernelllm_judge.truth.probes import Probe, elements
@@ -31,6 +36,12 @@ class Beside:
         thread = ThreadPoolExecutor(1, "kernelllm-beside")
         self._running = None if task is None else thread.submit(task, self._own)
         thread.shutdown(wait=False)
+
+    def wait(self) -> None:
+        """Waits for the part, and raises its ``Decision``."""
+        if self._running is not None:
+            with self._findings.durations.part("waiting for what runs beside"):
+                self._running.result()
 
     def raise_decision(self) -> None:
         """Raises the part's ``Decision`` as soon as it is known."""
@@ -118,7 +129,7 @@ def _name(arch: str) -> str:
 def sanitize_all(
     workers: Workers, source: str, plans: Sequence[Plan], references: ReferenceOutputs, findings: Findings
 ) -> None:
-    """Runs the small probes of every case in the interpreter.
+    """Runs the small probes of every case in the interpreter, and those at which kernels decide otherwise.
 
     What the interpreter cannot run is recorded as a check that passed, with the reason.
 
@@ -130,6 +141,8 @@ def sanitize_all(
             for plan in plans:
                 for probe in plan.interpreted:
                     _sanitize(judging, plan, probe)
+            for plan in plans if directing.RULE in findings.rules else ():
+                _decide(judging, plan)
     except Decision as decision:
         if decision.rule == "memory":
             raise
@@ -147,6 +160,35 @@ def _sanitize(judging: Judging, plan: Plan, probe: Probe) -> None:
     run = run_probe(judging, judging.references.prepare(probe))
     if plan.case.domain.grad:
         run_backward(judging, run.prepared)
+
+
+def _decide(judging: Judging, plan: Plan) -> None:
+    """Notes the probes, of those that run on a GPU, too, and of further ones, at which kernels decide as at no others so far.
+
+    Nothing is compared here: what is noted is run on the GPU.
+    """
+    sites, sizes = judging.findings.sites, plan.interpreted[0].sizes
+    small = replace(
+        plan,
+        small=dict(sizes),
+        main=(replace(plan.main[0], sizes=sizes),),
+        most=judging.policy.cpu_elements,
+    )
+    search = Search(small, sites)
+    kinds = {(p.stress, p.state, p.values): replace(p, sizes=sizes) for p in plan.further if not p.incoming}
+    for probe in chain(kinds.values(), search.probes()):
+        if not (before := sites.open(nonfinite=plan.nonfinite)):
+            break
+        with contextlib.suppress(Unasked):
+            run = run_probe(judging, judging.references.prepare(probe))
+            if plan.case.domain.grad:
+                run_backward(judging, run.prepared)
+            directing.doubt(judging, sites)
+            if probe.directed or probe.rule == directing.RULE:
+                search.ran.append(probe)
+                if len(sites.open(nonfinite=plan.nonfinite)) < len(before):
+                    judging.findings.directed.append(probe)
+    judging.findings.left[:] = search.left()
 
 
 def _record_unchecked(findings: Findings, reason: str) -> None:

@@ -6,9 +6,10 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from kernelllm_judge import deciding
+from kernelllm_judge import deciding, directing
 from kernelllm_judge.beside import Beside
 from kernelllm_judge.core.records import Check
+from kernelllm_judge.directing import Search
 from kernelllm_judge.findings import WAITING
 from kernelllm_judge.plans import Plan
 from kernelllm_judge.rules.rule import CaseRun, Rule
@@ -94,6 +95,30 @@ def examine_decisions(
         _Probes(judging, rules, timer, beside, plan.aligned).run_all(found)
     if lacking := deciding.missing(source, judging.findings):
         deciding.refuse(source, lacking, judging, plans)
+    if judging.on_gpu:
+        beside.wait()
+    for plan in plans:
+        _examine_kernels(_Probes(judging, rules, timer, beside, plan.aligned), plan)
+    directing.refuse(source, judging.findings.left)
+
+
+def _examine_kernels(probes: _Probes, plan: Plan) -> None:
+    """Seeks probes at which kernels decide otherwise; on a GPU those are run that were found in the interpreter beside."""
+    judging, findings = probes.judging, probes.judging.findings
+    if judging.on_gpu:
+        for found in findings.directed:
+            if found.case == plan.case.name:
+                sizes = (plan.main[0].sizes, tuple(plan.small.items())) if found.directed else (found.sizes,)
+                probes.run_all(replace(found, sizes=each) for each in dict.fromkeys(sizes))
+        return
+    directing.doubt(judging, findings.sites)
+    if findings.sites.open(nonfinite=plan.nonfinite):
+        search = Search(plan, findings.sites)
+        for probe in search.probes():
+            if probes.run_all([probe]) is not None:
+                search.ran.append(probe)
+                directing.doubt(judging, findings.sites)
+        findings.left = search.left()
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,12 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
 from kernelllm_judge.core.records import Certificate, Check, Stage, Status, Timing
+from kernelllm_judge.coverage.device import Site, Sites
 
 WAITING = "waiting for the GPU"
 """The part in which others hold it."""
@@ -123,6 +125,12 @@ class Findings:
     """The candidate with the original in place of what no probe ran, where that is why it is not accepted."""
     certificate: Certificate | None = None
     """What is shown of the addresses of its kernels."""
+    sites: Sites = field(default_factory=Sites)
+    """How its kernels' decisions fell in calls that were compared, in Triton's interpreter."""
+    directed: list[Any] = field(default_factory=list)
+    """Where the candidate runs on a GPU: probes at which they fell as at no others in the interpreter, to be run there."""
+    left: list[Site] = field(default_factory=list)
+    """Decisions of which one outcome was not seen at any probe."""
     undecided: str = ""
     """Why a candidate that breaks no rule is not accepted either; the first reason of several."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kernelllm_judge.core.domains import beyond, covers, interpretable, reached
 from kernelllm_judge.core.kernel_module import KernelModuleError, read_supports
 from kernelllm_judge.core.records import Case, Domain
 from kernelllm_judge.findings import Decision
 from kernelllm_judge.policy import Policy
+from kernelllm_judge.rules.outputs import stress_sizes
 from kernelllm_judge.rules.rule import Rule, SupportedCase, seed_of
 from kernelllm_judge.truth.probes import Limits, Probe, fit
 from kernelllm_judge.truth.variations import OTHERS_THAN_GIVEN
@@ -33,6 +34,12 @@ class Plan:
     """The sizes at which it is timed: the case's own, moved into ``ranges`` where they lie outside."""
     interpreted: tuple[Probe, ...] = ()
     """Small probes for Triton's interpreter, where the others run on a GPU."""
+    small: Mapping[str, int] = field(default_factory=dict)
+    """Small sizes for many probes."""
+    nonfinite: bool = True
+    """Whether NaN and infinities must come out as in the original."""
+    most: int = 0
+    """Most elements of an input in a probe."""
     substitutes: tuple[Probe, ...] = ()
     """Probes with other inputs than those given, and with other weights, for where none of ``main`` can tell right from
     wrong."""
@@ -162,5 +169,14 @@ def plan_case(supported: SupportedCase, rules: Sequence[Rule]) -> Plan:
         replace(supported.probe("values", supported.main, SUBSTITUTE_SEED), normalized=True),
     )
     return Plan(
-        supported.case, tuple(main), tuple(further), supported.ranges, sizes, tuple(interpreted), substitutes
+        supported.case,
+        tuple(main),
+        tuple(further),
+        supported.ranges,
+        sizes,
+        tuple(interpreted),
+        stress_sizes(supported)[0],
+        supported.nonfinite,
+        supported.limits.elements,
+        substitutes,
     )

@@ -31,7 +31,7 @@ AGAIN: Mapping[str, tuple[str, str]] = MappingProxyType(
 )
 """How the backward pass is run a second time (``worker.backward``), and the reason's beginning, by the layout of gradients."""
 
-ASKED = frozenset({"values", "sizes", "attributes", "weights", "integer inputs", "gradients"})
+ASKED = frozenset({"values", "sizes", "attributes", "weights", "integer inputs", "decisions", "gradients"})
 """Rules at whose probes gradients are checked as well."""
 
 

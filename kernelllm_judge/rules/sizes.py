@@ -31,12 +31,12 @@ class Sizes(OutputRule):
 
 @dataclass(frozen=True)
 class Decisions(OutputRule):
-    """See ``deciding``; the judge asks at the end, when the probes of all other rules have run."""
+    """See ``deciding`` and ``directing``; the judge asks at the end, when the probes of all other rules have run."""
 
     name = "decisions"
     says = (
-        "every decision in its Python code fell either way in a call whose outputs were right; where none is known at which it "
-        "does, the original runs in its place"
+        "every decision in its Python code fell either way in a call whose outputs were right, or the original runs in its place; "
+        "and so did every decision in its kernels, in Triton's interpreter"
     )
 
     def check_source(self, source: str, findings: Findings) -> None:

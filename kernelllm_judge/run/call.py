@@ -21,6 +21,9 @@ from kernelllm_judge.truth.outputs import ReferenceOutputs
 from kernelllm_judge.truth.prepared import PreparedProbe, Sliced
 from kernelllm_judge.truth.probes import Probe, elements
 
+STRANGE = frozenset({"stress", "nonfinite", "weights", "attributes", "integer inputs"})
+"""Rules whose probes have inputs or weights of which decisions may fall otherwise and make no difference."""
+
 Reply = dict[str, Any]
 """A worker's reply. Untrusted."""
 
@@ -192,6 +195,9 @@ def call(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, how: str
     hand_over(judging, prepared)
     descriptions = [description for _, description in uploaded.outputs]
     probe = prepared.probe
+    recorded = "decisions" in judging.findings.rules and not judging.on_gpu and how != "no kernels"
+    if recorded:
+        fields["sites"] = fields.get("sites", {})
     if how == "sanitized":
         fields["all_configurations"] = probe.rule in TUNED
     try:
@@ -213,6 +219,14 @@ def call(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, how: str
         judging.findings.require("memory", "memory accesses", fault is None, sentence)
     refuse_failure(judging, reply, prepared, f"at {probe.describe()}")
     judging.findings.reported = decided(reply.get("decided"))
+    shows = not probe.directed or prepared.trivial is None
+    if recorded and shows and not fields["sites"]:
+        # Where inputs are all 0, for example, it may make no difference what a kernel decides.
+        plain = "grad" in fields or not (probe.directed or probe.rule in STRANGE)
+        try:
+            judging.findings.sites.see(reply.get("sites"), probe, plain=plain)
+        except ValueError as invalid:
+            raise WorkerDied("its reply to `run` is not a valid report") from invalid
     return reply
 
 

@@ -19,7 +19,7 @@ from kernelllm_judge.truth.originals import Modules, Originals
 from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.stress import PLANTED, TRANSFORMS
 from kernelllm_judge.truth.unsupported import original_errors
-from kernelllm_judge.truth.variations import NAMED, OTHERS_FOR_FIXED, Change, allows_nonfinite, vary
+from kernelllm_judge.truth.variations import NAMED, OTHERS_FOR_FIXED, Change, allows_nonfinite, direct, vary
 
 
 class Inputs:
@@ -57,11 +57,23 @@ class Inputs:
             Unasked: the original accepts none.
             ValueError: an input has the same values at every seed, and the original accepts no others.
         """
-        if not probe.stress:
+        moved = probe.directed is not None and not probe.directed.weights
+        if not probe.stress and not moved:
             return {}
-        fixed = self._fixed_inputs(case, drawn)
         tried, originals = few(drawn), self._originals
         trial = originals.trial(case, modules.perturbed, tried, lambda _: modules.exact)
+        if probe.directed and moved:
+            found = direct(
+                tried,
+                probe.directed,
+                probe.seed,
+                lambda some, names: trial.accepts_inputs(few(some), names, False),
+                lambda change, value: originals.changed(value, change),
+            )
+            if not found:
+                raise Unasked
+            return found
+        fixed = self._fixed_inputs(case, drawn)
         nonfinite = allows_nonfinite(probe.stress)
         # Where memory is scarce, large inputs are not changed before the change is accepted.
         scarce = originals.on_host

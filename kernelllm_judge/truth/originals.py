@@ -132,7 +132,8 @@ class Originals:
         ``drawn`` are arguments with which other weights are tried.
         """
         seed = probe.seed if probe.weights is None else probe.weights
-        key = (case.name, seed, probe.perturbed, probe.values, probe.normalized, probe.state)
+        moved = probe.directed if probe.directed and probe.directed.weights else None
+        key = (case.name, seed, probe.perturbed, probe.values, probe.normalized, probe.state, moved)
         if key not in self._modules:
             large = LARGE if self.on_host else LARGE_STATE
             few = self._budget is not None and self.call.state > large
@@ -145,15 +146,15 @@ class Originals:
             if probe.normalized:
                 self._normalize(case, seed, module, drawn)
             trial = self.trial(case, module, drawn, _exact_copy)
-            if probe.perturbed or probe.state:
+            if probe.perturbed or probe.state or moved:
                 exact = trial.accepts_own()
             accepts = partial(trial.accepts, arguments=drawn, nonfinite=probe.state == weights.WITH_NAN)
             if probe.perturbed:
                 weights.change_attributes(module, probe.perturbed, probe.values, accepts)
-            if probe.state:
+            if probe.state or moved:
                 if not exact:
                     raise Unasked("the original is not exact with any weights")
-                weights.change_weights(module, probe.state, seed, accepts)
+                weights.change_weights(module, moved or probe.state, seed, accepts)
             self._modules[key] = Modules(module, partial(self.perturbations, seed), not few)
             while len(self._modules) > KEPT:
                 self._modules.popitem(last=False)

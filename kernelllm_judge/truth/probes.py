@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import torch
 
 from kernelllm_judge.core.records import Case, Domain, TensorSpec
+from kernelllm_judge.truth.directed import Direction
 
 EVERY = "every"
 """Begins the kinds of stress that run all values, see ``exhaust``."""
@@ -66,6 +67,13 @@ class Probe:
     """Kinds of stress, each for as many rows, instead of ``stress``."""
     normalized: bool = False
     """Whether the weights are normalized, see ``weights.normalize``."""
+    directed: Direction | None = None
+    """In which direction inputs or weights are moved, so that a decision falls the other way."""
+
+    @property
+    def stressed(self) -> bool:
+        """Whether inputs or weights are such as are seldom seen."""
+        return self.rule == "stress" or self.directed is not None
 
     def describe(self) -> str:
         """Returns the probe in words: ``default-float32, batch=7, seq=13, seed 3, ×0.01 inputs``."""
@@ -77,6 +85,8 @@ class Probe:
             parts.append(f"{len(self.stripes)} kinds of inputs in rows of their own")
         if self.perturbed:
             parts.append(f"{self.values} {', '.join(self.perturbed)}")
+        if self.directed:
+            parts.append(self.directed.describe())
         if self.incoming:
             parts.append(f"{self.incoming} gradients of outputs")
         if kinds := [*["normalized"][: self.normalized], *filter(None, [self.state])]:

@@ -99,7 +99,7 @@ class Truth:
             nearby,
             self._policy,
             elements=int(share * _elements(arguments)),
-            free=probe.rule == "stress",
+            free=probe.stressed,
             evaluations=self._honest(modules, arguments, probe, tf32, further) if exact else (),
             usual=lambda leaf: self._sizes.get((probe.case, leaf)),
             steady=probe.stress == WHOLE_HALVES or bool(read_kind(probe.stress)),
@@ -111,7 +111,11 @@ class Truth:
             ]
             found = replace(found, bounds=tuple(widened))
         for number, bounds in enumerate(found.bounds):
-            if isinstance(bounds, ErrorBounds) and bounds.ruler.peak and not (probe.stress or probe.stripes):
+            if (
+                isinstance(bounds, ErrorBounds)
+                and bounds.ruler.peak
+                and not (probe.stress or probe.stripes or probe.directed)
+            ):
                 self._sizes.setdefault((probe.case, number), bounds.ruler.peak)
         expected, start = [], 0
         for structure, own in groups:
@@ -140,7 +144,7 @@ class Truth:
         exact, _ = self._exact(modules, arguments, original)
         if exact is None or list(map(shape_and_kind, exact)) != list(map(shape_and_kind, original)):
             return None
-        elements, free = int(share * _elements(arguments)), probe.rule == "stress"
+        elements, free = int(share * _elements(arguments)), probe.stressed
         return numerics.expect(structure, original, exact, [], self._policy, elements=elements, free=free)
 
     def passing_trivial(

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from kernelllm_judge.truth import exhaust
+from kernelllm_judge.truth.directed import Direction
 from kernelllm_judge.truth.rows import CHUNK
 from kernelllm_judge.truth.stress import PLANTED, changed, real_valued
 
@@ -150,6 +151,38 @@ def vary(
                 found[name], varied = change, trial
                 break
     return found
+
+
+def direct(
+    arguments: Mapping[str, Any],
+    direction: Direction,
+    seed: int,
+    accepts: Accepts,
+    apply: Apply = lambda change, value: change(value),
+) -> dict[str, Change]:
+    """Returns the changes of inputs that the original accepts together, by the inputs' names."""
+    found: dict[str, Change] = {}
+    varied = dict(arguments)
+    for number, (name, value) in enumerate(arguments.items()):
+        if not isinstance(value, torch.Tensor) or not value.numel() or direction.only not in ("", name):
+            continue
+        if not (value.is_floating_point() or (value.dtype in WHOLE and direction.way == "values =")):
+            continue
+        change = Change(_towards(direction, value, arguments), seed + number)
+        trial = {**varied, name: apply(change, value)}
+        if not torch.equal(trial[name], value) and accepts(trial, [*found, name]):
+            found[name], varied = change, trial
+    return found
+
+
+def _towards(
+    direction: Direction, value: torch.Tensor, arguments: Mapping[str, Any]
+) -> Callable[[torch.Tensor, int, Span], torch.Tensor]:
+    if direction.way == "equal":
+        alike = (v for v in arguments.values() if isinstance(v, torch.Tensor))
+        first = next(v for v in alike if (v.shape, v.dtype) == (value.shape, value.dtype))
+        return lambda *_: first.clone()
+    return lambda tensor, seed, _: direction.moved(tensor, torch.Generator(tensor.device).manual_seed(seed))
 
 
 def _ways(value: torch.Tensor, kind: str, is_fixed: bool, device: str | torch.device | None) -> list[Way]:

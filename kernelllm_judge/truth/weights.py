@@ -13,6 +13,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.truth.acceptance import Unasked
+from kernelllm_judge.truth.directed import Direction
+from kernelllm_judge.truth.variations import WHOLE
 
 SIGNED = "negative and zero"
 """Kind of weights: signs turned, and zeros."""
@@ -35,16 +37,18 @@ dozens of layers nothing else is left in TF32. Two standard deviations off, it g
 Accepts = Callable[[nn.Module], bool]
 
 
-def change_weights(module: nn.Module, kind: str, seed: int, accepts: Accepts) -> None:
-    """Changes parameters, and for ``SIGNED`` buffers as well, in place.
+def change_weights(module: nn.Module, kind: str | Direction, seed: int, accepts: Accepts) -> None:
+    """Changes parameters, and unless it is ``WITH_NAN`` buffers as well, in place.
 
     Raises:
         Unasked: there are none, or the original does not accept them.
     """
     parameters, buffers = _floating(module.parameters()), _floating(module.buffers())
-    if not parameters and not (buffers and kind == SIGNED):
+    if isinstance(kind, Direction) and kind.only:
+        parameters, buffers = [], [buffer for buffer in module.buffers() if buffer.dtype in WHOLE]
+    if not parameters and not (buffers and kind != WITH_NAN):
         raise Unasked
-    for chosen in ([*parameters, *buffers], parameters) if kind == SIGNED else (parameters,):
+    for chosen in ([*parameters, *buffers], parameters) if kind != WITH_NAN else (parameters,):
         before = [tensor.data for tensor in chosen]
         generator = torch.Generator(before[0].device).manual_seed(seed) if chosen else None
         for tensor in chosen:
@@ -143,7 +147,10 @@ def _floating(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
     return [tensor for tensor in tensors if tensor.is_floating_point() and tensor.numel()]
 
 
-def _changed(tensor: torch.Tensor, kind: str, generator: torch.Generator | None) -> torch.Tensor:
+def _changed(tensor: torch.Tensor, kind: str | Direction, generator: torch.Generator | None) -> torch.Tensor:
+    if isinstance(kind, Direction):
+        assert generator is not None
+        return kind.moved(tensor, generator)
     draw = torch.rand(tensor.shape, generator=generator, device=tensor.device)
     if kind == WITH_NAN:
         planted = tensor.clone(memory_format=torch.contiguous_format)

@@ -2,6 +2,7 @@
 
 - ``and``, ``or`` and ``not`` of tensors combine their elements.
 - ``max`` and ``min`` of tensors are ``tl.maximum`` and ``tl.minimum``.
+- Comparisons and conditions of plain numbers are announced to whoever records decisions.
 - ``.value`` of a constant is the constant.
 - Functions of ``triton.language`` and libdevice work under any name by which a module has imported them.
 """
@@ -10,6 +11,8 @@ from __future__ import annotations
 
 import ast
 import builtins
+import operator
+from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -20,6 +23,20 @@ from triton.runtime import interpreter
 from triton.runtime.interpreter import ASTTransformer, FunctionRewriter, interpreter_semantic
 
 _HELPERS = "kernelllm_reading"
+
+_COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
+    ast.Lt: ("<", operator.lt),
+    ast.LtE: ("<=", operator.le),
+    ast.Gt: (">", operator.gt),
+    ast.GtE: (">=", operator.ge),
+    ast.Eq: ("==", operator.eq),
+    ast.NotEq: ("!=", operator.ne),
+}
+_BY_SIGN = dict(_COMPARISONS.values())
+
+
+def note_numbers(kind: str, left: Any, right: Any, outcome: Any) -> None:
+    """Is told of each comparison and condition of plain numbers; ``sites`` replaces it while it records."""
 
 
 def read_as_compiler() -> None:
@@ -41,7 +58,15 @@ def read_as_compiler() -> None:
 
 def _rewrite() -> None:
     define = FunctionRewriter._compile_and_exec
-    helpers = SimpleNamespace(both=_both, either=_either, negated=_negated, value=_value, extreme=_extreme)
+    helpers = SimpleNamespace(
+        both=_both,
+        either=_either,
+        negated=_negated,
+        value=_value,
+        extreme=_extreme,
+        compared=_compared,
+        condition=_condition,
+    )
     names = {_HELPERS: helpers, "interpreter_semantic": interpreter_semantic}
 
     def define_with_helpers(rewriter: Any, tree: ast.AST) -> Any:
@@ -70,6 +95,24 @@ class Rewriter(ASTTransformer):  # type: ignore[misc]  # Triton has no types
         """Replaces ``not``."""
         self.generic_visit(node)
         return _call("negated", [node.operand], node) if isinstance(node.op, ast.Not) else node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        """Replaces comparisons of two operands, for ``note_numbers``."""
+        self.generic_visit(node)
+        if len(node.ops) > 1 or type(node.ops[0]) not in _COMPARISONS:
+            return node
+        sign = ast.Constant(_COMPARISONS[type(node.ops[0])][0])
+        return _call("compared", [sign, node.left, *node.comparators], node)
+
+    def visit_If(self, node: Any) -> ast.AST:
+        """Replaces conditions, for ``note_numbers``."""
+        plain = isinstance(node.test, ast.Name | ast.Attribute | ast.BinOp)
+        self.generic_visit(node)
+        if plain:
+            node.test = _call("condition", [node.test], node.test)
+        return node  # type: ignore[no-any-return]
+
+    visit_IfExp = visit_While = visit_If
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         """Replaces ``constant.value``: the interpreter passes constants as they are."""
@@ -122,6 +165,19 @@ def _joined(operands: tuple[Any, ...], decisive: bool, method: str) -> Any:
 
 def _negated(value: Any) -> Any:
     return interpreter_semantic.not_(value) if isinstance(value, tl.tensor) else not value
+
+
+def _compared(sign: str, left: Any, right: Any) -> Any:
+    outcome = _BY_SIGN[sign](left, right)
+    if not isinstance(outcome, tl.tensor):
+        note_numbers(sign, left, right, outcome)
+    return outcome
+
+
+def _condition(value: Any) -> Any:
+    if not isinstance(value, tl.tensor):
+        note_numbers("if", value, 0, bool(value))
+    return value
 
 
 def _value(constant: Any) -> Any:

@@ -66,6 +66,8 @@ class Worker:
         self.coverage = Coverage()
         self.tuning: Any = None
         self.tracer: Any = None
+        self.sites: Any = None
+        """What the candidate's kernels have decided so far, see ``sites``."""
         self.clock = GpuClock()
         self.waiting: Waiting = contextlib.nullcontext
         """See ``Announcer.waiting``."""
@@ -160,6 +162,7 @@ class Worker:
                 self.launches.watched(watch),
                 self._condition(request["how"], inputs),
                 self._sanitized(request, inputs, report),
+                self._recorded(request, report),
             ):
                 outputs = call()
             report |= {"operations": dict(watch.elements), "broken": watch.broken_guards()}
@@ -311,6 +314,20 @@ class Worker:
 
             return last_program_first()
         return contextlib.nullcontext()
+
+    @contextlib.contextmanager
+    def _recorded(self, request: dict[str, Any], report: dict[str, Any]) -> Iterator[None]:
+        """A context that adds what kernels decided to ``report``, if the request asks for it."""
+        if "sites" not in request:
+            yield
+            return
+        from kernelllm_judge.worker.sites import Sites
+
+        self.sites = self.sites or Sites(str(self.directory / "kernel_module.py"))
+        forced = request["sites"].get("forced")
+        with self.sites.recording(forced):
+            yield
+        report |= {"forced": self.sites.times} if forced else {"sites": self.sites.report()}
 
     @contextlib.contextmanager
     def _sanitized(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from pytest_kernelllm.commands.common import OK, REJECTED, find_target
+from pytest_kernelllm.commands.common import OK, REJECTED
 from pytest_kernelllm.commands.project import project_here
+from pytest_kernelllm.commands.targets import NAMES, find_target
 from pytest_kernelllm.core.words import command, say
 
 HELP = "Say in full why a target's candidates were accepted or rejected."
@@ -13,7 +14,7 @@ HELP = "Say in full why a target's candidates were accepted or rejected."
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
-    parser.add_argument("target", metavar="FILE.py::Class", help="the target")
+    parser.add_argument("target", metavar="TARGET", help=f"the target: {NAMES}")
 
 
 def run(options: argparse.Namespace) -> int:
