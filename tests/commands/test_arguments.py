@@ -14,7 +14,7 @@ NOTHING = {
     "revert": "No kernel is adopted here",
     "suggest": "takes a step",
     "report": "required: REPORT.json",
-    "explain": "required: FILE.py::Class",
+    "explain": "required: TARGET",
     "export": "required: OUT",
     "store": "required: action",
     "store list": 0,

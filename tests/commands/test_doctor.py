@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from projects import COMMAND, GOOD, LAYERS
+from standing_now import NOW
 
 from kernelllm_judge.core.kernel_module import Provenance, compose, with_figures
 from kernelllm_judge.core.records import Candidate, Domain, KernelRecord, TensorSpec, Verdict
@@ -46,7 +47,7 @@ def project(tmp_path):
     (tmp_path / "_triton").mkdir()
     (tmp_path / "_triton" / "scale.py").write_text(with_figures(source, {"verified": "in a test"}))
     candidate = Candidate(target.id, source, "files")
-    verdict = Verdict("accepted", "correctness", "", candidate.kernel_hash, HERE)
+    verdict = Verdict("accepted", "correctness", "", candidate.kernel_hash, HERE, versions=NOW)
     Store(tmp_path).verdicts.add(KernelRecord(target.id, target.source_hash, candidate, verdict, "2026"))
     return tmp_path
 

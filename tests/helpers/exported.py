@@ -10,6 +10,7 @@ from pathlib import Path
 import kernels
 import torch
 from projects import GOOD, LAYERS
+from standing_now import NOW
 
 from kernelllm_judge.core.kernel_module import Provenance, compose
 from kernelllm_judge.core.records import (
@@ -85,9 +86,11 @@ class Project:
         """Put a verdict on a kernel for the class into the store."""
         target = target or self.target
         candidate = Candidate(target.id, kernel_source(target.source_hash, adds), "test")
-        verdict = Verdict(status, "correctness", "", candidate.kernel_hash, environment)
+        verdict = Verdict(status, "correctness", "", candidate.kernel_hash, environment, versions=NOW)
         if speedup:
-            verdict = Verdict(status, "timing", "", candidate.kernel_hash, environment, timing=timed(speedup))
+            verdict = Verdict(
+                status, "timing", "", candidate.kernel_hash, environment, timing=timed(speedup), versions=NOW
+            )
         record = KernelRecord(target.id, target.source_hash, candidate, verdict, "2026-11-21T00:00:00Z")
         Store(self.root).verdicts.add(record)
 

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from standing_now import NOW
+
 from kernelllm_judge.core.kernel_module import Provenance, compose
 from kernelllm_judge.core.records import (
     Candidate,
@@ -42,7 +44,9 @@ CHECKS = (
 def accepted(candidate: Candidate, speedup: float = 1.83) -> Verdict:
     """Accepted and timed on a GPU."""
     timing = (timed(speedup=speedup),)
-    return Verdict("accepted", "timing", "", candidate.kernel_hash, H200, "", CHECKS, timing, ("default",))
+    return Verdict(
+        "accepted", "timing", "", candidate.kernel_hash, H200, "", CHECKS, timing, ("default",), versions=NOW
+    )
 
 
 def untimed(candidate: Candidate) -> Verdict:

@@ -1,5 +1,7 @@
 """Outcomes and benchmarks put together by hand."""
 
+from standing_now import NOW
+
 from kernelllm_judge.core.records import (
     ADOPTED,
     Candidate,
@@ -44,7 +46,14 @@ def outcome(
     ratio = Ratio(speedup, speedup, speedup) if speedup else None
     timing = (Timing("default", kernel, eager, kernel, eager, ratio, compiled),) if ratio else ()
     made = Verdict(
-        decided, "timing" if stage == "accepted" else stage, "why", "0" * 64, HERE, rule, timing=timing
+        decided,
+        "timing" if stage == "accepted" else stage,
+        "why",
+        "0" * 64,
+        HERE,
+        rule,
+        timing=timing,
+        versions=NOW,
     )
     candidate = Candidate(target(name).id, f"# {sample}", generator, translated=translated)
     return Outcome(target(name), candidate_id, None if stage == "render" else candidate, made)

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from standing_now import NOW
+
 from kernelllm_judge.core.records import (
     Candidate,
     Check,
@@ -89,6 +91,7 @@ def verdict(status="accepted", reason="", rule="", environment=CPU, timings=(), 
         ("default",),
         1.0,
         "full",
+        versions=NOW,
     )
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from projects import GOOD, LAYERS
+from standing_now import NOW
 
 from kernelllm_judge.core.kernel_module import Provenance, compose
 from kernelllm_judge.core.records import (
@@ -51,7 +52,14 @@ def timing(speedup: float, *, case: str = "default", noise: float = 0.01, kernel
 def verdict(candidate: Candidate, environment: Environment, *timings: Timing) -> Verdict:
     """An accepted one."""
     return Verdict(
-        "accepted", "timing", "", candidate.kernel_hash, environment, timing=timings, cases=("default",)
+        "accepted",
+        "timing",
+        "",
+        candidate.kernel_hash,
+        environment,
+        timing=timings,
+        cases=("default",),
+        versions=NOW,
     )
 
 

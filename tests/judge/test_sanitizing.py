@@ -143,7 +143,7 @@ def test_what_the_interpreter_cannot_run_is_recorded(sanitize):
     [check] = sanitize("Scale", libdevice)
     assert check.passed
     assert check.detail.startswith(
-        "memory accesses were not checked in Triton's interpreter: it fails at default"
+        "memory accesses were not checked in Triton's interpreter: Triton's interpreter fails at default"
     )
 
 

@@ -48,7 +48,7 @@ def test_the_runtime_imports_only_the_standard_library_and_torch() -> None:
 
 def test_the_judge_imports_only_what_it_requires() -> None:
     ours = {"kernelllm_judge", "kernelllm_runtime"}
-    assert imports("kernelllm_judge") == {*ours, "pynvml", "torch", "triton", "numpy"}
+    assert imports("kernelllm_judge") == {*ours, "pynvml", "torch", "triton", "numpy", "z3"}
 
 
 def imports(folder: str) -> set[str]:

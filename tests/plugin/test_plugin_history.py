@@ -53,7 +53,7 @@ def test_an_upgrade_that_slows_an_adopted_kernel_is_a_red_test_that_says_so(proj
             f"slower than recorded: 1.31x -> 1.12x since torch 2.11.0 -> {project.here.torch}; the kernel takes "
             f"10 -> 11.7 µs, eager 13.1 -> 13.1 µs (run {OLD_RUN})",
             "kernel: scale_kernel*",
-            "*Scale*slower than recorded: 1.31x -> 1.12x*",
+            "*Scale*slower than recorded*",
             "1 adopted kernel recorded as run *",
         ]
     )

@@ -5,6 +5,7 @@ import math
 
 import jsonschema
 import pytest
+from standing_now import NOW
 
 from kernelllm_judge.core.records import (
     Candidate,
@@ -47,7 +48,9 @@ def outcome(request):
     spread, ratio = Spread(*[request.param] * 3), Ratio(*[request.param] * 3)
     timing = Timing("default", *[spread] * 4, ratio, spread, spread, ratio, *[request.param] * 2)
     checks = (Check("output 0", True, request.param, request.param),)
-    verdict = Verdict("accepted", "timing", "", CANDIDATE.kernel_hash, GPU, checks=checks, timing=(timing,))
+    verdict = Verdict(
+        "accepted", "timing", "", CANDIDATE.kernel_hash, GPU, checks=checks, timing=(timing,), versions=NOW
+    )
     return Outcome(TARGET, CandidateId("files", 0), CANDIDATE, verdict, cost=request.param)
 
 

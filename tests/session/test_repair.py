@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+from standing_now import NOW
 
 from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.core.records import (
@@ -97,7 +98,9 @@ def verdict_on(text):
     rule = {"wrong": "values", "slow": "speed"}.get(word, "")
     times = (timing(float(speed)),) if speed and word == "slow" else ()
     stage = "timing" if word == "slow" else "correctness"
-    return Verdict(status, stage, "" if word == "right" else text, HASH, ENVIRONMENT, rule, timing=times)
+    return Verdict(
+        status, stage, "" if word == "right" else text, HASH, ENVIRONMENT, rule, timing=times, versions=NOW
+    )
 
 
 class Repairing(Session):
@@ -211,7 +214,9 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path):
 def test_another_verdict_on_the_same_text_is_another_question(tmp_path):
     class Stricter(Repairing):
         def verdict(self, text):
-            refused = Verdict("rejected", "static check", "line 1", HASH, ENVIRONMENT, "static check")
+            refused = Verdict(
+                "rejected", "static check", "line 1", HASH, ENVIRONMENT, "static check", versions=NOW
+            )
             return verdict_on(text) if text == "right" else refused
 
     plan = [["wrong", "right"]]

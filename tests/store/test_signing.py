@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from projects import CANDIDATES, COMMAND, lay_out
+from standing_now import NOW
 from test_store import CPU, H200, completion, record
 
 from kernelllm_judge.core.errors import ConfigError
@@ -227,7 +228,14 @@ def test_a_poisoned_cache_gets_no_wrong_kernel_past_the_trusted_job(
     with contextlib.closing(Session(tmp_path, load_settings(tmp_path, FILES))) as session:
         [(draft, _)] = session.drafts(target)
         assert draft.candidate is not None
-        lie = Verdict("accepted", "correctness", "", draft.candidate.kernel_hash, session.context.environment)
+        lie = Verdict(
+            "accepted",
+            "correctness",
+            "",
+            draft.candidate.kernel_hash,
+            session.context.environment,
+            versions=NOW,
+        )
         session.context.store.verdicts.add(
             KernelRecord(target.id, target.source_hash, draft.candidate, lie, "2026-11-21T00:00:00Z")
         )

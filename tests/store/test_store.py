@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from standing_now import NOW
 
 from kernelllm_judge.core.records import Candidate, Completion, Environment, KernelRecord, Terms, Verdict
 from pytest_kernelllm.store import Store
@@ -38,7 +39,7 @@ def record(
     source: str = "x = 1\n", source_hash: str = "a" * 64, environment: Environment = CPU
 ) -> KernelRecord:
     candidate = Candidate("m.py::M", source, "inductor")
-    verdict = Verdict("accepted", "correctness", "", candidate.kernel_hash, environment)
+    verdict = Verdict("accepted", "correctness", "", candidate.kernel_hash, environment, versions=NOW)
     return KernelRecord("m.py::M", source_hash, candidate, verdict, "2026-11-21T00:00:00Z")
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from repository import git
 
+from kernelllm_judge.core.kernel_module import stamped
 from kernelllm_judge.core.records import Candidate, Target
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.store import Store
@@ -22,7 +23,8 @@ def commit(folder: Path) -> None:
 
 
 def candidate(target: Target, source: str = KERNEL) -> Candidate:
-    return Candidate(target.id, f"# Triton kernel for {target.id}\n{source}", "inductor")
+    header = f"# Triton kernel for {target.id}\n# source hash: {target.source_hash}\n"
+    return Candidate(target.id, stamped(header + source), "inductor")
 
 
 TWO = """from pytest_kernelllm import triton_candidate

@@ -326,13 +326,13 @@ NASTY: dict[str, Nasty] = {
         path="real/m.py",
         links={"m.py": "real/m.py"},
         kernel="_triton.norm",
-        refused="m.py is a link to real/m.py, which git does not patch; run pytest --kernelllm real/m.py.",
+        refused="m.py is a link to real/m.py, which git does not patch; run `pytest --kernelllm real/m.py`.",
     ),
     "a file below a linked folder": Nasty(
         PLAIN,
         path="real/m.py",
         links={"linked": "real"},
-        refused="linked/m.py is a link to real/m.py, which git does not patch; run pytest --kernelllm real/m.py.",
+        refused="linked/m.py is a link to real/m.py, which git does not patch; run `pytest --kernelllm real/m.py`.",
     ),
     "not Python": Nasty(
         f"{IMPORT}@@(\n{BODY}", refused="m.py:2: cannot be read as Python ('(' was never closed)."

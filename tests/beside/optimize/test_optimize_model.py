@@ -16,6 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from standing_now import NOW
 from torch import nn
 from torch.nn.utils import parametrize
 
@@ -131,7 +132,7 @@ class Project:
         """Store an accepted verdict, or one with the fields in ``changed``; how reports name the kernel."""
         target = next(t for t in scan_file(self.path / file, self.path).targets if t.name == name)
         candidate = Candidate(target.id, source, "files")
-        verdict = Verdict("accepted", "timing", "", candidate.kernel_hash, HERE)
+        verdict = Verdict("accepted", "timing", "", candidate.kernel_hash, HERE, versions=NOW)
         record = KernelRecord(target.id, target.source_hash, candidate, replace(verdict, **changed), "2026")
         self.store.verdicts.add(record)
         return candidate.kernel_hash[:12]
