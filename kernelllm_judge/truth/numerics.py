@@ -235,7 +235,8 @@ def _off_together(got: torch.Tensor, bounds: ErrorBounds, tolerance: float) -> D
     """Returns how far the worst column or short row of an output is off as a whole, if it is too far; None if none is."""
     ruler = bounds.ruler
     allowed = [
-        torch.maximum(most, tolerance * size) for most, size in zip(bounds.groups, ruler.sizes, strict=True)
+        torch.maximum(most, (tolerance * size).nan_to_num_(math.inf, math.inf))
+        for most, size in zip(bounds.groups, ruler.sizes, strict=True)
     ]
     found = ruler.groups(got)
     off = [~(errors <= most).all() for errors, most in zip(found, allowed, strict=True)]

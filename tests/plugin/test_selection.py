@@ -23,10 +23,14 @@ def project(pytester):
     return pytester
 
 
+RESULTS = ("PASSED", "FAILED", "SKIPPED", "XFAIL")
+
+
 def ran(project, *more):
     """Returns the ids of what runs, in order."""
     done = project.runpytest_inprocess(*OPTIONS, "--kernelllm-set=candidates_dir=candidates", "-v", *more)
-    return [line.split()[0] for line in done.outlines if "::" in line and line.endswith("%]")]
+    words = [line.split() for line in done.outlines]
+    return [word[0] for word in words if word[1:2] and word[1] in RESULTS and "::" in word[0]]
 
 
 ALL = [*OWN, RED, *SKIPPED]
