@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
 from kernelllm_judge.core.kernel_module import DIGEST_LINE, stamped
 from kernelllm_judge.core.records import Check, TensorSpec
 from kernelllm_judge.coverage.decisions import Decision as Decided
-from kernelllm_judge.coverage.decisions import Outcome, fenced, find_decisions
+from kernelllm_judge.coverage.decisions import Outcome, fenced, find_decisions, is_device
 from kernelllm_judge.findings import Decision, Findings
 from kernelllm_judge.handle import WorkerDied
 from kernelllm_judge.plans import Plan
@@ -29,6 +29,9 @@ SECONDS = 2.0
 
 MOST_PROBES = 16
 """Probes that are run at such sizes, at most."""
+
+SMALL = 256
+"""Sizes from the smallest on that are tried."""
 
 MOST_BESIDE = 8
 """Probes beside changes, at most; of more, randomly chosen ones."""
@@ -53,10 +56,12 @@ def probes_for(source: str, lacking: Missing, judging: Judging, plan: Plan) -> l
     """Returns probes of a case at sizes at which a candidate decides otherwise, or passes other numbers to its launches.
 
     First as few as show all outcomes that were not seen; then both sides of where an outcome changes, and where a number is
-    another one than at both sides.
+    another one than at both sides; then sizes beside the numbers with which its kernels compare.
     """
     policy = judging.policy
-    sizes = list(_sizes(source, plan, policy.gpu_elements if judging.on_gpu else policy.cpu_elements))
+    most = policy.gpu_elements if judging.on_gpu else policy.cpu_elements
+    tree = ast.parse(source)
+    sizes = list(_sizes(_numbers(tree), plan, most, SMALL))
     template = upload(judging, judging.references.prepare(plan.main[0])).arguments
     calls = [_call(plan, template, each) for each in sizes]
     reply = judging.worker.request("decide", calls=calls, seconds=SECONDS)
@@ -69,8 +74,17 @@ def probes_for(source: str, lacking: Missing, judging: Judging, plan: Plan) -> l
             break
         chosen.append(best)
         left -= tried.outcomes
-    beside = [each for each in _changes(found, plan) if each not in chosen]
-    chosen += judging.rng.sample(beside, min(MOST_BESIDE, len(beside)))
+    compared = [
+        node
+        for each in ast.walk(tree)
+        if is_device(each)
+        for node in ast.walk(each)
+        if isinstance(node, ast.Compare)
+    ]
+    on_device = list(_sizes(set().union(*map(_numbers, compared)), plan, most)) if compared else []
+    for beside in (_changes(found, plan), on_device):
+        others = [each for each in beside if each not in chosen]
+        chosen += judging.rng.sample(others, min(MOST_BESIDE, len(others)))
     return [replace(plan.main[0], sizes=tuple(each.items()), rule=RULE) for each in chosen]
 
 
@@ -175,23 +189,24 @@ def _call(plan: Plan, template: Mapping[str, Any], sizes: Mapping[str, int]) -> 
     return arguments
 
 
-def _sizes(source: str, plan: Plan, most: int) -> Iterator[dict[str, int]]:
+def _sizes(numbers: Set[int], plan: Plan, most: int, small: int = 0) -> Iterator[dict[str, int]]:
     """Yields sizes inside the ranges that a candidate supports, and no larger than probes are.
 
     For each dimension, with the others at their smallest, at the main sizes and at larger ones: what lies beside the
-    numbers in the source and beside powers of two, the ends, and small sizes.
+    numbers; and as far as ``small`` sizes are wanted, these, the ends, and what lies beside powers of two.
     """
     low = {name: ends[0] for name, ends in plan.ranges.items()}
     main = dict(plan.main[0].sizes)
-    beside = {number + step for number in _numbers(source) for step in (-1, 0, 1)}
+    beside = {number + step for number in numbers for step in (-1, 0, 1)}
     larger = {name: min(2 * main[name] + 1, ends[1]) for name, ends in plan.ranges.items()}
     done = set()
     for others, name in itertools.product((low, main, larger), plan.ranges):
         first, last = plan.ranges[name]
         factor = elements(plan.case.domain, {**others, name: 1})
-        wanted = [first, last, *beside, *(number // factor + step for number in beside for step in (0, 1))]
-        wanted += [(1 << power) + step for power in range(last.bit_length()) for step in (-1, 0, 1)]
-        wanted += range(first, min(last, first + 256) + 1)
+        wanted = [*beside, *(number // factor + step for number in beside for step in (0, 1))]
+        if small:
+            wanted += [first, last, *range(first, min(last, first + small) + 1)]
+            wanted += [(1 << power) + step for power in range(last.bit_length()) for step in (-1, 0, 1)]
         for size in dict.fromkeys(each for each in wanted if first <= each <= last):
             sizes = {**others, name: size}
             if (key := tuple(sizes.items())) not in done and elements(plan.case.domain, sizes) <= most:
@@ -199,10 +214,10 @@ def _sizes(source: str, plan: Plan, most: int) -> Iterator[dict[str, int]]:
                 yield sizes
 
 
-def _numbers(source: str) -> set[int]:
-    """Returns the whole numbers in a source, and the products of two that are written as such."""
+def _numbers(tree: ast.AST) -> set[int]:
+    """Returns the whole numbers in a source or a part of it, and the products of two that are written as such."""
     found = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree):
         match node:
             case ast.Constant(value=int(number)) if number < 1 << 40:
                 found.add(number)

@@ -228,12 +228,22 @@ def _differs(judging: Judging, prepared: PreparedProbe, site: Site) -> bool:
     return failed or not all(map(same_bytes, before, (buffer for buffer, _ in uploaded.outputs)))
 
 
+ORDERING = ("<", "<=", ">", ">=")
+
+SOUGHT = ("cast", "step", "sign")
+"""Kinds of sites of which one outcome may be missing."""
+
+
 def refuse(source: str, left: Sequence[Site]) -> None:
     """Ends the judging where decisions were seen one way only.
 
     Raises:
         Decision: there are such.
     """
+    # Others are sought all the same: NaN is asked by a rule of its own, and a cast that loses nothing anywhere is one that the
+    # original has, too. No size is 0, and where sizes are only compared, the ends of their ranges were tried.
+    bounded = [site for site in left if site.given and (site.threshold == 0 or site.kind in ORDERING)]
+    left = [site for site in left if not (site.itself or site.kind in SOUGHT or site in bounded)]
     if left:
         broken = "; ".join(dict.fromkeys(site.describe(source) for site in left[:3]))
         more = f", and {len(left) - 3} more decisions like this" if len(left) > 3 else ""

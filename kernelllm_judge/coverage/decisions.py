@@ -236,7 +236,7 @@ def _host(tree: ast.Module) -> Iterator[ast.AST]:
             if node.name in fences:
                 continue
             waiting += reversed(node.decorator_list)
-            if not _is_device(node):
+            if not is_device(node):
                 waiting += reversed([*node.args.defaults, *filter(None, node.args.kw_defaults), *node.body])
             continue
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in fences:
@@ -277,8 +277,10 @@ def _fences(tree: ast.Module) -> frozenset[str]:
     )
 
 
-def _is_device(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether Triton compiles a function."""
+def is_device(function: ast.AST) -> bool:
+    """Whether a node is a function that Triton compiles."""
+    if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
     for decorator in function.decorator_list:
         named = decorator.func if isinstance(decorator, ast.Call) else decorator
         if (named.attr if isinstance(named, ast.Attribute) else getattr(named, "id", "")) in JIT:
