@@ -123,6 +123,8 @@ def _parts(value: Any, own: str) -> list[tuple[str, Any]] | None:
             return []
     if type(value).__module__ == own:
         return _attributes(value)
+    if vars(value).get("__module__", "").startswith("triton.") if hasattr(value, "__dict__") else False:
+        return []  # a function of Triton's own library
     if _is_tritons(value):
         # The rest is Triton's own, which the static check keeps out of reach.
         parts = [(f".{n}", part) for n in _OF_TRITON if (part := getattr(value, n, None)) is not None]

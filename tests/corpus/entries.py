@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 SUBJECTS = HERE / "subjects"
 
 _FIELDS = {
-    "honest": ({"style", "device"}, {"style"}),
+    "honest": ({"style", "device", "inconclusive"}, {"style"}),
     "fenced": ({"trick", "proof", "device"}, {"trick", "proof"}),
     "cheats": (
         {"family", "trick", "rule", "only static check", "static check", "device", "proof"},
@@ -64,6 +64,8 @@ class Entry:
     """Why nothing but the static check can, where that is so."""
     device: Literal["any", "cpu", "cuda"] = "any"
     """Where it can be judged; ``cpu`` if only the sizes that are asked there fence it."""
+    inconclusive: str = ""
+    """Why an honest one is not accepted, where that is so."""
     proof: str = ""
     """Expression for a call that shows what it is about, see ``dispatch``."""
 
@@ -138,7 +140,8 @@ def _entry(name: str, folder: str, fields: Mapping[str, str], text: str, subject
     if (named := fields.get("device", device)) in ("cpu", "cuda"):
         device = named
     if folder == "honest":
-        return Entry("honest", subject, name, text, fields["style"], device=device)
+        inconclusive = fields.get("inconclusive", "")
+        return Entry("honest", subject, name, text, fields["style"], inconclusive=inconclusive, device=device)
     proof = fields.get("proof", "")
     if folder == "fenced":
         return Entry("fenced", subject, name, text, fields["trick"], device=device, proof=proof)

@@ -15,6 +15,7 @@ from waiting import wait_until
 
 from kernelllm_judge.core.kernel_module import Provenance, compose, with_figures
 from kernelllm_judge.core.records import Domain, TensorSpec
+from kernelllm_judge.standing import policy
 from pytest_kernelllm.discover.scan import scan
 
 FILES = (
@@ -545,7 +546,7 @@ REFUSED = {
     ),
     "does so by the rules of its own day": (
         GOOD.replace("    return out", "    return x * self.weight + 1"),
-        "policy 32",
+        f"policy {policy()}",
         "failed",
     ),
     "is wrong": (GOOD.replace("+ 1)", "+ 2)"), "policy 31", "failed"),

@@ -28,7 +28,7 @@ RESULTS = ("PASSED", "FAILED", "SKIPPED", "XFAIL")
 
 def ran(project, *more):
     """Returns the ids of what runs, in order."""
-    done = project.runpytest_inprocess(*OPTIONS, "--kernelllm-set=candidates_dir=candidates", "-v", *more)
+    done = project.runpytest_subprocess(*OPTIONS, "--kernelllm-set=candidates_dir=candidates", "-v", *more)
     words = [line.split() for line in done.outlines]
     return [word[0] for word in words if word[1:2] and word[1] in RESULTS and "::" in word[0]]
 

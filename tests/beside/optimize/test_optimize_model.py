@@ -245,7 +245,7 @@ def test_the_class_and_its_other_instances_stay_as_they_are(project, model) -> N
     assert all(isinstance(block, Scale) for block in model.blocks)
 
 
-def test_a_report_names_every_module_with_its_kernel_or_the_reason(project, model) -> None:
+def test_a_report_names_every_module_with_its_kernel_or_the_reason(project, model, monkeypatch) -> None:
     report = optimize_model(model)
     kernel = report.replaced[0].kernel
     told = {each.path: each.kernel or each.reason for each in report.modules}
@@ -258,6 +258,7 @@ def test_a_report_names_every_module_with_its_kernel_or_the_reason(project, mode
         "wide": "`weight` has shape (9,), the kernel is for (8,)",
         "plain": "no kernel in the store",
     }
+    monkeypatch.setenv("COLUMNS", "160")
     lines = str(report).splitlines()
     assert re.split(r"\s{2,}", lines[2].strip()) == ["blocks.* ×3", "Scale", kernel, "not measured"]
     assert "– `weight` has shape (9,), the kernel is for (8,)" in str(report)
@@ -521,7 +522,7 @@ def test_what_cannot_be_replaced_says_why(project, model, case) -> None:
             f"its kernel was verified with triton 1.0, not {HERE.triton}",
         ),
         (
-            {"environment": replace(HERE, policy="31")},
+            {"environment": replace(HERE, policy="31"), "versions": {}},
             "its kernel was verified under other rules of the judge: it was given under policy 31, before each rule had a "
             "version of its own",
         ),
