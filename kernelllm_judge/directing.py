@@ -241,8 +241,14 @@ def refuse(source: str, left: Sequence[Site]) -> None:
         Decision: there are such.
     """
     # Others are sought all the same: NaN is asked by a rule of its own, and a cast that loses nothing anywhere is one that the
-    # original has, too. No size is 0, and where sizes are only compared, the ends of their ranges were tried.
-    bounded = [site for site in left if site.given and (site.threshold == 0 or site.kind in ORDERING)]
+    # original has, too. No size is 0, and where sizes are only compared, the ends of their ranges were tried. An index that is
+    # compared with 0 is one below which the original accepts none.
+    bounded = [
+        site
+        for site in left
+        if (site.given and (site.threshold == 0 or site.kind in ORDERING))
+        or (site.whole and site.threshold == 0 and site.kind in ORDERING)
+    ]
     left = [site for site in left if not (site.itself or site.kind in SOUGHT or site in bounded)]
     if left:
         broken = "; ".join(dict.fromkeys(site.describe(source) for site in left[:3]))

@@ -7,6 +7,7 @@ from kernelllm_judge.core.records import Completion
 from kernelllm_judge.environment import find_environment
 from kernelllm_judge.judging import Criteria, Judge
 from kernelllm_judge.render.render import render
+from kernelllm_judge.rules.catalog import without
 
 MODULES = """
 import torch
@@ -113,7 +114,7 @@ def forward(self, x):
 def decide(tmp_path_factory):
     path = tmp_path_factory.mktemp("judged") / "layers.py"
     path.write_text(MODULES)
-    with Judge(find_environment("cuda"), deadline=60) as judge:
+    with Judge(find_environment("cuda"), deadline=60, rules=without({"decisions"})) as judge:
 
         def decide(name, text):
             live = load(path, name)
