@@ -64,10 +64,10 @@ class Entry:
     """Why nothing but the static check can, where that is so."""
     device: Literal["any", "cpu", "cuda"] = "any"
     """Where it can be judged; ``cpu`` if only the sizes that are asked there fence it."""
-    inconclusive: str = ""
-    """Why an honest one is not accepted, where that is so."""
     proof: str = ""
     """Expression for a call that shows what it is about, see ``dispatch``."""
+    inconclusive: str = ""
+    """Why an honest one is not accepted, where that is so."""
 
     @property
     def escapes(self) -> bool:

@@ -82,7 +82,7 @@ def replay(text: str, folder: Path, **environ: str) -> int:
         done = subprocess.run(
             ["bash", "-c", step.name],
             cwd=folder,
-            env=os.environ | ENVIRONMENT | environ,
+            env={k: v for k, v in os.environ.items() if k != "COLUMNS"} | ENVIRONMENT | environ,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
