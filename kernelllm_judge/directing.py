@@ -234,22 +234,25 @@ SOUGHT = ("cast", "step", "sign")
 """Kinds of sites of which one outcome may be missing."""
 
 
+def _must_be_seen(site: Site) -> bool:
+    """Whether either outcome of a site must be seen. Others are sought all the same, and what is found is compared.
+
+    NaN is asked by a rule of its own, and a cast that loses nothing anywhere is one that the original has, too. No size is 0,
+    and where sizes are only compared, the ends of their ranges were tried. What is made of indices and of other decisions
+    often guards against what cannot be.
+    """
+    if site.given:
+        return site.threshold != 0 and site.kind not in ORDERING
+    return not (site.itself or site.whole or site.decided or site.rank or site.kind in SOUGHT)
+
+
 def refuse(source: str, left: Sequence[Site]) -> None:
     """Ends the judging where decisions were seen one way only.
 
     Raises:
         Decision: there are such.
     """
-    # Others are sought all the same: NaN is asked by a rule of its own, and a cast that loses nothing anywhere is one that the
-    # original has, too. No size is 0, and where sizes are only compared, the ends of their ranges were tried. An index that is
-    # compared with 0 is one below which the original accepts none.
-    bounded = [
-        site
-        for site in left
-        if (site.given and (site.threshold == 0 or site.kind in ORDERING))
-        or (site.whole and site.threshold == 0 and site.kind in ORDERING)
-    ]
-    left = [site for site in left if not (site.itself or site.kind in SOUGHT or site in bounded)]
+    left = [site for site in left if _must_be_seen(site)]
     if left:
         broken = "; ".join(dict.fromkeys(site.describe(source) for site in left[:3]))
         more = f", and {len(left) - 3} more decisions like this" if len(left) > 3 else ""

@@ -43,12 +43,16 @@ class Exhaustion:
             return (probe.case, every.name) in single
         if probe.rule != "stress" or probe.stress not in TRANSFORMS:
             return True
+        return not all((probe.case, name) in single for name in self._floating(probe))
+
+    def _floating(self, probe: Probe) -> list[str]:
         inputs = self._originals.subject.case(probe.case).domain.inputs
-        floating = [k for k, v in inputs.items() if isinstance(v, TensorSpec) and "float" in v.dtype]
-        return not all((probe.case, name) in single for name in floating)
+        return [k for k, v in inputs.items() if isinstance(v, TensorSpec) and "float" in v.dtype]
 
     def _depend_on_single(self, probe: Probe, name: str) -> bool:
         key = probe.case, name
+        if len(self._floating(probe)) > 1:
+            return False  # what the other one multiplies is as far off as that is large
         if key not in self._single:
             try:
                 with self._originals.in_stage(RUNNING):

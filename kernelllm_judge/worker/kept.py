@@ -123,7 +123,9 @@ def _parts(value: Any, own: str) -> list[tuple[str, Any]] | None:
             return []
     if type(value).__module__ == own:
         return _attributes(value)
-    if vars(value).get("__module__", "").startswith("triton.") if hasattr(value, "__dict__") else False:
+    if _is_tritons(value) and str(getattr(getattr(value, "fn", None), "__module__", "")).startswith(
+        "triton."
+    ):
         return []  # a function of Triton's own library
     if _is_tritons(value):
         # The rest is Triton's own, which the static check keeps out of reach.

@@ -66,7 +66,7 @@ class Outcome:
         """The values that ``caught`` may have."""
         entry = self.entry
         if entry.kind != "cheat":
-            return ("inconclusive",) if entry.inconclusive else ("accepted",)
+            return ("accepted",)
         if entry.refused_statically and "static check" not in self.disabled:
             return ("static check",)
         # Without the static check, entries that only it can catch may have any outcome.

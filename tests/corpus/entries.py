@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 SUBJECTS = HERE / "subjects"
 
 _FIELDS = {
-    "honest": ({"style", "device", "inconclusive"}, {"style"}),
+    "honest": ({"style", "device"}, {"style"}),
     "fenced": ({"trick", "proof", "device"}, {"trick", "proof"}),
     "cheats": (
         {"family", "trick", "rule", "only static check", "static check", "device", "proof"},
@@ -66,8 +66,6 @@ class Entry:
     """Where it can be judged; ``cpu`` if only the sizes that are asked there fence it."""
     proof: str = ""
     """Expression for a call that shows what it is about, see ``dispatch``."""
-    inconclusive: str = ""
-    """Why an honest one is not accepted, where that is so."""
 
     @property
     def escapes(self) -> bool:
@@ -140,8 +138,7 @@ def _entry(name: str, folder: str, fields: Mapping[str, str], text: str, subject
     if (named := fields.get("device", device)) in ("cpu", "cuda"):
         device = named
     if folder == "honest":
-        inconclusive = fields.get("inconclusive", "")
-        return Entry("honest", subject, name, text, fields["style"], inconclusive=inconclusive, device=device)
+        return Entry("honest", subject, name, text, fields["style"], device=device)
     proof = fields.get("proof", "")
     if folder == "fenced":
         return Entry("fenced", subject, name, text, fields["trick"], device=device, proof=proof)

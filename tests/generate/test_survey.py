@@ -7,6 +7,7 @@ import logging
 import pytest
 from survey import JUDGED, NOTES, SENTENCES, USUAL, made, targets
 
+from kernelllm_judge.candidate import judge_as_shipped
 from kernelllm_judge.core.kernel_module import read_supports
 from kernelllm_judge.core.records import Candidate
 from kernelllm_judge.judging import Criteria, Judge
@@ -29,7 +30,7 @@ def test_a_module_gets_a_candidate_or_a_true_sentence(
         candidate = render(completion, live)
         _is_well_formed(candidate)
         if name in JUDGED:
-            verdict = judge.judge(candidate, Criteria(live, timing=False))
+            _, verdict = judge_as_shipped(judge, candidate, Criteria(live, timing=False))
             assert verdict.accepted, verdict.reason
 
 

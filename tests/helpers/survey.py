@@ -19,7 +19,7 @@ SENTENCES = {
     "from_torch.py::Bilinear": TOPK.replace("topk", "_trilinear"),
     "from_torch.py::CrossMapLRN2d": (
         'torch.export cannot trace it (Attempted to set the storage of a tensor on device "cpu" to a storage on '
-        'different device "meta".  This is no longer allowed; the devices must match)'
+        'different device "meta". This is no longer allowed; the devices must match)'
     ),
     "from_torch.py::CTCLoss": (
         "torch.export cannot trace it (the shape of what `aten._ctc_loss.Tensor` gives depends on values of its tensors)"

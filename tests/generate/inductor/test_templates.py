@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from kernelllm_judge.candidate import judge_as_shipped
 from kernelllm_judge.core.records import Completion
 from kernelllm_judge.judging import Criteria, Judge
 from kernelllm_judge.render.render import render
@@ -48,7 +49,7 @@ def test_a_library_call_becomes_a_kernel_that_is_right(name: str, judge: Judge) 
     candidate = render(made, live)
     assert "torch.mm" not in candidate.source and "torch.conv" not in candidate.source
     assert "torch.addmm" not in candidate.source and "torch.bmm" not in candidate.source
-    verdict = judge.judge(candidate, Criteria(live, timing=False))
+    _, verdict = judge_as_shipped(judge, candidate, Criteria(live, timing=False))
     assert verdict.accepted, verdict.reason
 
 
@@ -83,7 +84,7 @@ def test_float32_products_on_tensor_cores_are_right(
     for candidate in candidates:
         assert f"PRECISION: tl.constexpr = '{precision}'" in candidate.source
         assert "input_precision=PRECISION" in candidate.source
-        verdict = judge.judge(candidate, Criteria(live, timing=False))
+        _, verdict = judge_as_shipped(judge, candidate, Criteria(live, timing=False))
         assert verdict.accepted, verdict.reason
     assert (PRODUCT in candidates[0].source) is turned
 
@@ -186,7 +187,7 @@ def test_float32_convolutions_on_tensor_cores_are_right(
         assert "PRECISION: tl.constexpr = 'tf32x3'" in candidate.source
         assert "for start in range(0, LENGTH, BLOCK_K):" in candidate.source
         assert ("idx_x_w >= 0" in candidate.source) is padded
-        verdict = judge.judge(candidate, Criteria(live, timing=False))
+        _, verdict = judge_as_shipped(judge, candidate, Criteria(live, timing=False))
         assert verdict.accepted, verdict.reason
 
 
@@ -215,7 +216,7 @@ def test_transposed_convolutions_with_strides_are_right(name: str, judge: Judge,
     for completion in made:
         candidate = render(completion, live)
         assert "torch.nn.functional.conv" not in candidate.source
-        verdict = judge.judge(candidate, Criteria(live, timing=False))
+        _, verdict = judge_as_shipped(judge, candidate, Criteria(live, timing=False))
         assert verdict.accepted, verdict.reason
 
 
@@ -229,7 +230,7 @@ def test_channels_are_innermost_in_what_is_read_and_nowhere_else(
         candidate = render(completion, live)
         assert "stride_xc = 1\n" in candidate.source
         assert "idx_x_c = tl.arange(0, BLOCK_K)" in candidate.source
-        verdict = judge.judge(candidate, Criteria(live, timing=False))
+        _, verdict = judge_as_shipped(judge, candidate, Criteria(live, timing=False))
         assert verdict.accepted, verdict.reason
 
 
@@ -247,7 +248,7 @@ def test_where_settings_allow_tf32_it_is_one_product_and_the_verdict_needs_a_gpu
     [made] = cases.completions(live, gpu_for("sm_90"), CONVOLUTIONS[:1], [0])
     candidate = render(made, live)
     assert "PRECISION: tl.constexpr = 'tf32'" in candidate.source
-    verdict = judge.judge(candidate, Criteria(live, timing=False))
+    _, verdict = judge_as_shipped(judge, candidate, Criteria(live, timing=False))
     assert verdict.verdict == "inconclusive"
     assert "in TF32, which PyTorch's settings allow here, that much is right" in verdict.reason
 
