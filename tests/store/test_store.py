@@ -1,5 +1,6 @@
 import itertools
 import json
+import os
 import random
 import subprocess
 import sys
@@ -248,8 +249,8 @@ with Store(pathlib.Path(sys.argv[1])).lock("target"):
 
 
 WRITER = """
-import sys, itertools, pathlib
-sys.path.insert(0, sys.argv[2])
+import os, sys, itertools, pathlib
+sys.path[:] = sys.argv[2].split(os.pathsep)
 from test_store import CompletionKey, completion, record
 from pytest_kernelllm.store import Store
 store = Store(pathlib.Path(sys.argv[1]))
@@ -265,7 +266,7 @@ def test_a_kill_at_any_instant_leaves_whole_entries(tmp_path: Path) -> None:
     moments = random.Random(0)
     for _ in range(10):
         process = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(tmp_path), str(Path(__file__).parent)], stdout=subprocess.PIPE
+            [sys.executable, "-c", WRITER, str(tmp_path), os.pathsep.join(sys.path)], stdout=subprocess.PIPE
         )
         assert process.stdout is not None and process.stdout.readline() == b"go\n"
         time.sleep(moments.uniform(0, 0.1))
