@@ -84,7 +84,7 @@ def _operation(name: str, original: Any, note_of: Callable[[str], Note | None]) 
                     lanes = both(lanes, each.lanes)
         if not kinds:
             return result
-        kinds = kinds & ~BOUNDED | bounds
+        kinds = kinds & ~BOUNDED | (bounds if kinds & LOADED else 0)
         if note is not None:
             kinds, lanes = note(result, kinds, lanes, *arguments)
         if shape is not None and lanes is not None:
