@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from itertools import chain
 
-from kernelllm_judge import directing
+from kernelllm_judge import directing, mutants
 from kernelllm_judge.core.records import Check
 from kernelllm_judge.directing import Search
 from kernelllm_judge.findings import Decision, Durations, Findings, OutOfTime
@@ -141,8 +141,11 @@ def sanitize_all(
             for plan in plans:
                 for probe in plan.interpreted:
                     _sanitize(judging, plan, probe)
-            for plan in plans if directing.RULE in findings.rules else ():
+            small = [_small(judging, plan) for plan in plans if plan.interpreted]
+            for plan in small if directing.RULE in findings.rules else ():
                 _decide(judging, plan)
+            if mutants.RULE in findings.rules:
+                mutants.find(judging, small)
     except Decision as decision:
         if decision.rule == "memory":
             raise
@@ -167,14 +170,8 @@ def _decide(judging: Judging, plan: Plan) -> None:
 
     Nothing is compared here: what is noted is run on the GPU.
     """
-    sites, sizes = judging.findings.sites, plan.interpreted[0].sizes
-    small = replace(
-        plan,
-        small=dict(sizes),
-        main=(replace(plan.main[0], sizes=sizes),),
-        most=judging.policy.cpu_elements,
-    )
-    search = Search(small, sites)
+    sites, sizes = judging.findings.sites, plan.main[0].sizes
+    search = Search(plan, sites)
     kinds = {(p.stress, p.state, p.values): replace(p, sizes=sizes) for p in plan.further if not p.incoming}
     for probe in chain(kinds.values(), search.probes()):
         if not (before := sites.open(nonfinite=plan.nonfinite)):
@@ -189,6 +186,13 @@ def _decide(judging: Judging, plan: Plan) -> None:
                 if len(sites.open(nonfinite=plan.nonfinite)) < len(before):
                     judging.findings.directed.append(probe)
     judging.findings.left[:] = search.left()
+
+
+def _small(judging: Judging, plan: Plan) -> Plan:
+    """Returns the plan with sizes at which it can be interpreted."""
+    sizes = plan.interpreted[0].sizes
+    main = (replace(plan.main[0], sizes=sizes),)
+    return replace(plan, small=dict(sizes), main=main, most=judging.policy.cpu_elements)
 
 
 def _record_unchecked(findings: Findings, reason: str) -> None:

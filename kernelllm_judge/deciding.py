@@ -33,8 +33,11 @@ MOST_PROBES = 16
 SMALL = 256
 """Sizes from the smallest on that are tried."""
 
-MOST_BESIDE = 8
+MOST_BESIDE = 12
 """Probes beside changes, at most; of more, randomly chosen ones."""
+
+MOST_BENT = 12
+"""Sizes at which a number that is passed to a launch may leave a straight line, so that each of them counts as a change."""
 
 Missing = dict[int, set[Outcome]]
 """Outcomes that no compared call had, by the number of a decision."""
@@ -55,8 +58,8 @@ def missing(source: str, findings: Findings) -> Missing:
 def probes_for(source: str, lacking: Missing, judging: Judging, plan: Plan) -> list[Probe]:
     """Returns probes of a case at sizes at which a candidate decides otherwise, or passes other numbers to its launches.
 
-    First as few as show all outcomes that were not seen; then both sides of where an outcome changes, and where a number is
-    another one than at both sides; then sizes beside the numbers with which its kernels compare.
+    First as few as show all outcomes that were not seen; then both sides of where an outcome changes, and where a number
+    leaves the line on which it was; then sizes beside the numbers with which its kernels compare.
     """
     policy = judging.policy
     most = policy.gpu_elements if judging.on_gpu else policy.cpu_elements
@@ -109,7 +112,7 @@ def _tried(reply: Mapping[str, Any]) -> Iterator[_Tried]:
 
 
 def _changes(found: Sequence[tuple[dict[str, int], _Tried]], plan: Plan) -> list[dict[str, int]]:
-    """Returns the sizes at both sides of where one more step along a dimension changes what is decided, or a number twice."""
+    """Returns the sizes at both sides of where one more step along a dimension changes what is decided, or bends a number."""
     changes = []
     for name in plan.ranges:
         lines: dict[tuple[int, ...], list[tuple[dict[str, int], _Tried]]] = {}
@@ -122,9 +125,13 @@ def _changes(found: Sequence[tuple[dict[str, int], _Tried]], plan: Plan) -> list
             for (before, a), (after, b) in itertools.pairwise(line):
                 if a.outcomes != b.outcomes and after[name] == before[name] + 1:
                     changes += [before, after]
-            for (_, a), (sizes, b), (_, c) in zip(line, line[1:], line[2:], strict=False):
-                if any(x == z != y for x, y, z in zip(a.passed, b.passed, c.passed, strict=False)):
-                    changes.append(sizes)
+            for numbers in zip(*(tried.passed for _, tried in line), strict=False):
+                bent = [
+                    sizes
+                    for (sizes, _), x, y, z in zip(line[1:], numbers, numbers[1:], numbers[2:], strict=False)
+                    if x - y != y - z
+                ]
+                changes += bent if len(bent) <= MOST_BENT else []
     return [each for number, each in enumerate(changes) if each not in changes[:number]]
 
 

@@ -131,8 +131,7 @@ class Search:
         pairs = site.pairs or self.sites.beside(site)
         plain = [pair for pair in pairs if pair[0].directed is None] or pairs
         nearest = sorted(plain, key=lambda pair: abs(pair[1] - pair[2]))[:1]
-        known = nearest if site.whole or not site.decided else []
-        across = [way for _, a, b in known for way in _across(site, a, b, self._floats())]
+        across = [way for _, a, b in nearest for way in _across(site, a, b, self._floats())]
         if site.whole:
             yield from across
             return
@@ -243,7 +242,7 @@ def _must_be_seen(site: Site) -> bool:
     """
     if site.given:
         return site.threshold != 0 and site.kind not in ORDERING
-    return not (site.itself or site.whole or site.decided or site.rank or site.kind in SOUGHT)
+    return not (site.itself or site.kind in SOUGHT)
 
 
 def refuse(source: str, left: Sequence[Site]) -> None:

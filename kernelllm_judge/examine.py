@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from kernelllm_judge import deciding, directing
+from kernelllm_judge import deciding, directing, mutants
 from kernelllm_judge.beside import Beside
 from kernelllm_judge.core.records import Check
 from kernelllm_judge.directing import Search
@@ -100,6 +100,10 @@ def examine_decisions(
     for plan in plans:
         _examine_kernels(_Probes(judging, rules, timer, beside, plan.aligned), plan)
     directing.refuse(source, judging.findings.left)
+    if mutants.RULE in judging.findings.rules:
+        if not judging.on_gpu:
+            mutants.find(judging, plans)
+        mutants.refuse(source, judging.findings.mutants)
 
 
 def _examine_kernels(probes: _Probes, plan: Plan) -> None:

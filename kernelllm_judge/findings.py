@@ -131,6 +131,8 @@ class Findings:
     """Where the candidate runs on a GPU: probes at which they fell as at no others in the interpreter, to be run there."""
     left: list[Site] = field(default_factory=list)
     """Decisions of which one outcome was not seen at any probe."""
+    mutants: list[Any] = field(default_factory=list)
+    """Changes of the candidate that no probe told from it, see ``mutants``."""
     undecided: str = ""
     """Why a candidate that breaks no rule is not accepted either; the first reason of several."""
 

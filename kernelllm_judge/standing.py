@@ -33,6 +33,7 @@ NO_FAULT = frozenset(
             "supports",
             "state kept",
             "decisions",
+            "operations",
             "launches",
             "decoy",
             "torch's share",
@@ -85,6 +86,8 @@ CHANGES: tuple[Change, ...] = (
         "what honest evaluations at inputs with other last digits may be off by is allowed",
     ),
     Change("addresses", 1, "stricter", "addresses are followed in all programs, at real sizes"),
+    Change("decisions", 2, "stricter", "conjunctions, counts and places are seen either way, too"),
+    Change("operations", 1, "stricter", "what has no part in any output at any probe does not ship"),
 )
 """All changes since ``FIRST_POLICY``, the oldest first. Whoever changes what a rule accepts adds a line, and nobody alters one."""
 

@@ -63,8 +63,6 @@ class Site:
     """Whether it depends on scalar arguments alone."""
     whole: bool
     """Whether it depends on integers alone, of what is loaded."""
-    decided: bool
-    """Whether what it compares is the result of other decisions, such as a count."""
     threshold: float | None
     yes: bool = False
     no: bool = False
@@ -186,23 +184,24 @@ def _read(each: Any) -> tuple[Site, tuple[Any, ...]]:
     if not isinstance(name, list) or len(name) != 4 or not isinstance(name[0], str):
         raise ValueError("no site")
     kernel, places, kind, threshold = name
-    near, flags = each.get("near"), [each.get(key) for key in ("given", "whole", "decided", "yes", "no")]
+    near, flags = each.get("near"), [each.get(key) for key in ("given", "whole", "yes", "no")]
     own = kind.removesuffix(_ITSELF) if isinstance(kind, str) else ""
     if own not in KINDS or not all(isinstance(flag, bool) for flag in flags):
         raise ValueError("no decision")
-    if not isinstance(places, list) or not 0 < len(places) <= 8 or not all(map(_is_place, places)):
+    if not isinstance(places, list) or not 0 < len(places) <= 8 or not all(map(is_place, places)):
         raise ValueError("no places")
     if near is not None and not (isinstance(near, list) and len(near) == 2 and all(map(_is_number, near))):
         raise ValueError("no operands")
     if threshold is not None and not _is_number(threshold):
         raise ValueError("no threshold")
     where = tuple((line, start, end) for line, start, end in places)
-    given, whole, decided, yes, no = flags
-    site = Site(name, where, own, own != kind, given, whole, decided, threshold, yes, no)
+    given, whole, yes, no = flags
+    site = Site(name, where, own, own != kind, given, whole, threshold, yes, no)
     return site, (kernel, where, kind, threshold)
 
 
-def _is_place(place: Any) -> bool:
+def is_place(place: Any) -> bool:
+    """Whether a part of a worker's report is a place in a source."""
     return isinstance(place, list) and len(place) == 3 and all(type(number) is int for number in place)
 
 

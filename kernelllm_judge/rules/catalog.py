@@ -19,7 +19,7 @@ from kernelllm_judge.rules.outputs import (
     Weights,
 )
 from kernelllm_judge.rules.rule import Rule
-from kernelllm_judge.rules.sizes import Decisions, Sizes
+from kernelllm_judge.rules.sizes import Decisions, Operations, Sizes
 from kernelllm_judge.rules.source import Compile, Load, RunRule, StaticCheck, Supports
 from kernelllm_judge.rules.timing import Clocks, Recheck, RooflineRule, Speed
 from kernelllm_judge.rules.work import Decoy, DeviceTime, Launches, TorchShare
@@ -55,6 +55,7 @@ RULES: tuple[Rule, ...] = (
     Alignment(),
     Surroundings(),
     Decisions(),
+    Operations(),
     DeviceTime(),
     Recheck(),
     Clocks(),

@@ -44,6 +44,14 @@ class Decisions(OutputRule):
         findings.require(self.name, "leaves reports to the judge", RECORD not in source, f"it names {RECORD}")
 
 
+@dataclass(frozen=True)
+class Operations(OutputRule):
+    """See ``mutants``; the judge asks after all decisions."""
+
+    name = "operations"
+    says = "every operation on floats in its kernels matters: with another result, an output or a gradient is wrong at some probe"
+
+
 def corners(supported: SupportedCase) -> list[dict[str, int]]:
     """Returns the sizes to try besides the main ones, without those that exceed the limits.
 

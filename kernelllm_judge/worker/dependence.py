@@ -13,15 +13,14 @@ import triton.language as tl
 from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
+from kernelllm_judge.worker import spans
+
 NUMBERS, WHOLE, TRUTHS = 1, 2, 4
 """What a value depends on: loaded floats, loaded integers, loaded booleans…"""
 PLACED, GIVEN = 8, 16
 """…program ids and ranges, scalar arguments…"""
-DECIDED, AT_LEAST, AT_MOST = 32, 64, 128
-"""…and whether it is a count or a place, or has a bound, so that no cast loses anything that was not decided before."""
 
 LOADED = NUMBERS | WHOLE | TRUTHS
-BOUNDED = DECIDED | AT_LEAST | AT_MOST
 
 Note = Callable[..., tuple[int, Any]]
 """Called with a result, what it depends on, the elements that count, and the operands; returns the second and third anew."""
@@ -37,16 +36,18 @@ _SHAPES: dict[str, Callable[..., Any]] = {
 """How the elements that count are moved with the values."""
 
 
-def patches(note_of: Callable[[str], Note | None]) -> list[Patch]:
-    """Returns what to patch; ``note_of`` returns what is called after an operation of the interpreter's builder."""
+def patches(note_of: Callable[[str], Note | None], reduced: Note | None) -> list[Patch]:
+    """Returns what to patch; ``note_of`` returns what is called after an operation of the interpreter's builder, ``reduced``
+    is called after reductions and scans."""
     TensorHandle.kinds, TensorHandle.lanes = 0, None
+    TensorHandle.span, TensorHandle.makers = None, frozenset()
     builder, semantic = InterpreterBuilder, type(interpreter.interpreter_semantic)
     reductions = interpreter.ReduceScanOpInterface
     names = [name for name in dir(builder) if name.startswith("create_")]
     return [
         *((builder, name, _operation(name[7:], getattr(builder, name), note_of)) for name in names),
         (semantic, "broadcast_impl_value", _broadcast(semantic.broadcast_impl_value)),
-        (reductions, "apply", _reduced(reductions.apply)),
+        (reductions, "apply", _reduced(reductions.apply, reduced)),
         (reductions, "to_tensor", _inside(reductions.to_tensor)),
         (interpreter, "_implicit_cvt", _argument(interpreter._implicit_cvt)),
         (tl.tensor, "T", property(_transposed(tl.tensor.T.fget))),
@@ -74,17 +75,17 @@ def _operation(name: str, original: Any, note_of: Callable[[str], Note | None]) 
 
     def create(builder: Any, *arguments: Any, **named: Any) -> Any:
         result = original(builder, *arguments, **named)
-        kinds, bounds, lanes = 0, BOUNDED, None
+        kinds, lanes = 0, None
         for each in arguments[3] if listed else arguments:
-            if type(each) is TensorHandle and (own := each.kinds):
-                kinds |= own
-                if own & LOADED:
-                    bounds &= own
+            if type(each) is TensorHandle and each.kinds:
+                kinds |= each.kinds
                 if each.lanes is not lanes:
                     lanes = both(lanes, each.lanes)
         if not kinds:
             return result
-        kinds = kinds & ~BOUNDED | (bounds if kinds & LOADED else 0)
+        for each in result if type(result) is tuple else (result,):
+            if type(each) is TensorHandle:
+                each.span = spans.result(name, each, arguments)
         if note is not None:
             kinds, lanes = note(result, kinds, lanes, *arguments)
         if shape is not None and lanes is not None:
@@ -138,7 +139,7 @@ def _broadcast(original: Any) -> Any:
     return broadcast
 
 
-def _reduced(original: Any) -> Any:
+def _reduced(original: Any, note: Note | None) -> Any:
     def apply(reduction: Any, given: Any) -> Any:
         if not isinstance(given, tuple):
             return original(reduction, given)  # which calls this again
@@ -146,9 +147,13 @@ def _reduced(original: Any) -> Any:
         for each in given:
             reduction.kinds |= each.handle.kinds
         results = original(reduction, given)
-        for result in results:
-            place = reduction.kinds and given[0].dtype.is_floating() and not result.dtype.is_floating()
-            _mark(result.handle, reduction.kinds | (DECIDED if place else 0), given[0].handle.lanes)
+        for number, result in enumerate(results):
+            if reduction.kinds:
+                value = given[0].handle
+                result.handle.span = spans.reduced(reduction, result.handle, value, place=bool(number))
+                _mark(result.handle, reduction.kinds, value.lanes)
+                if note is not None:
+                    note(result.handle, reduction.kinds, value.lanes, *(each.handle for each in given))
         return results
 
     return apply

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import triton.language as tl
+from triton.runtime.interpreter import TensorHandle
 
 from kernelllm_judge.worker.dependence import LOADED
-from kernelllm_judge.worker.gpu_semantics import float32
+from kernelllm_judge.worker.gpu_semantics import float32, narrow
+from kernelllm_judge.worker.spans import span
 
 
 def ordinary(values: np.ndarray, handle: Any) -> Any:
@@ -40,15 +43,16 @@ def is_end(handle: Any) -> bool:
 
 
 def may_lose(value: Any, target: Any) -> bool:
-    """Whether a cast may lose something, by the types."""
-    source = value.dtype.scalar
+    """Whether a cast may lose something, by the types and by the bounds of the value."""
+    source, (low, high) = value.dtype.scalar, span(value)
     if value.data.dtype.kind == "b":
         return False
+    if not target.is_floating():
+        least = 0 if target.is_int_unsigned() else -(2 ** (target.primitive_bitwidth - 1))
+        return target is not tl.int1 and not (least <= low and high < least + 2**target.primitive_bitwidth)
     if source.is_floating():
-        return not target.is_floating() or target.primitive_bitwidth < source.primitive_bitwidth
-    if target.is_floating():
-        return bool(source.primitive_bitwidth > target.fp_mantissa_width + 1)
-    return bool(target.primitive_bitwidth < source.primitive_bitwidth and target is not tl.int1)
+        return bool(target.primitive_bitwidth < source.primitive_bitwidth)
+    return bool(max(-low, high) > 2 ** (target.fp_mantissa_width + 1))
 
 
 def lost(source: Any, result: Any) -> tuple[Any, float]:
@@ -65,3 +69,48 @@ def lost(source: Any, result: Any) -> tuple[Any, float]:
             (0.0, 2.0**bits) if target.name.startswith("u") else (-(2.0 ** (bits - 1)), 2.0 ** (bits - 1))
         )
         return (values < low) | (values >= high), high
+
+
+FACTORS = (-0.5, 0.75, -0.25)
+"""Several, so that what is divided by its own sum or norm comes out otherwise. All lie between -1 and 1: a term that is too
+small to be seen stays so."""
+
+
+def mutated(result: Any) -> np.ndarray:
+    """Returns other values for an operation's result: a multiple of each, so that 0 stays 0."""
+    if not result.dtype.scalar.is_floating():
+        return np.negative(result.data)
+    values = float32(result).data
+    factors = np.resize(np.asarray(FACTORS, values.dtype), values.size).reshape(values.shape)
+    with np.errstate(all="ignore"):
+        found = values * factors
+    return narrow(found) if result.dtype.scalar == tl.bfloat16 else found
+
+
+def varying(operands: Any) -> Any:
+    """Returns which of two operands of a sum depends on what is loaded, where the other is a constant that is not 0."""
+    a, b = operands
+    if bool(a.kinds & LOADED) == bool(b.kinds & LOADED):
+        return None
+    constant = b if a.kinds & LOADED else a
+    return (a if constant is b else b) if np.any(constant.data) else None
+
+
+def has_mutants(result: Any, kinds: int) -> bool:
+    """Whether an operation's result are numbers other than addresses: floats, or integers of what is loaded.
+
+    Results of comparisons have the type of what is compared.
+    """
+    if type(result) is not TensorHandle or result.data.dtype.kind == "b":
+        return False
+    dtype = result.dtype.scalar
+    return bool(dtype.is_floating() or (dtype.is_int() and kinds & LOADED))
+
+
+def flattened(operands: Iterable[Any]) -> Iterator[Any]:
+    """Yields operands, one by one also where an operation takes or gives several."""
+    for each in operands:
+        if isinstance(each, list | tuple):
+            yield from flattened(each)
+        else:
+            yield each

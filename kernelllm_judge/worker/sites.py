@@ -10,7 +10,7 @@ import contextlib
 import math
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any
 
@@ -21,10 +21,6 @@ from triton.runtime.interpreter import TensorHandle
 
 from kernelllm_judge.worker import language
 from kernelllm_judge.worker.dependence import (
-    AT_LEAST,
-    AT_MOST,
-    BOUNDED,
-    DECIDED,
     GIVEN,
     LOADED,
     PLACED,
@@ -35,7 +31,18 @@ from kernelllm_judge.worker.dependence import (
     relevant,
 )
 from kernelllm_judge.worker.gpu_semantics import float32
-from kernelllm_judge.worker.operands import finite, is_end, lost, may_lose, ordinary
+from kernelllm_judge.worker.operands import (
+    finite,
+    flattened,
+    has_mutants,
+    is_end,
+    lost,
+    may_lose,
+    mutated,
+    ordinary,
+    varying,
+)
+from kernelllm_judge.worker.spans import settled, span
 
 MOST_THRESHOLDS = 8
 """Constants that one place compares with, and that are told apart; a loop may have many."""
@@ -49,13 +56,29 @@ MOST_FORCED = 1 << 18
 MOST_SITES = 512
 """Sites that are recorded."""
 
+UNCHANGED = frozenset(
+    {
+        "load",
+        "masked_load",
+        "tensor_pointer_load",
+        "descriptor_load",
+        "fp_ext",
+        "fp_trunc",
+        "fp_to_fp",
+        "select",
+        "bitcast",
+    }
+    | {"splat", "unsplat", "expand_dims", "broadcast", "reshape", "trans", "join", "cat", "split", "gather"}
+)
+"""Operations whose results are values that there were before."""
+
 COMPARISONS = {"EQ": "==", "NE": "!=", "LT": "<", "LE": "<=", "GT": ">", "GE": ">="}
 
 _LIBRARY = frozenset({tl.standard.__file__, tl.random.__file__})
 """Files of functions that Triton brings along, whose decisions are not the candidate's."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Site:
     """One decision: a place in the source, as it is reached through the calls of one kernel."""
 
@@ -65,11 +88,15 @@ class Site:
     kind: str
     kinds: int
     threshold: float | None
+    added: bool = False
+    """Whether a constant is added to what is loaded."""
     yes: bool = False
     no: bool = False
     near: tuple[float, float] | None = None
     """The operands of this call that lie nearest to each other."""
     looks: int = 0
+    uses: set[Site | None] = field(default_factory=set)
+    """Of an operation on floats those that its result goes into; None stands for what is none, such as a store."""
 
     def see(self, outcomes: Any, lanes: np.ndarray | None) -> None:
         """Notes outcomes of elements that count."""
@@ -105,11 +132,15 @@ class Site:
             "site": self.named(),
             "given": not self.kinds & LOADED,
             "whole": self.kinds & LOADED == WHOLE,
-            "decided": bool(self.kinds & DECIDED),
             "yes": self.yes,
             "no": self.no,
             "near": self.near,
+            "added": self.added,
         }
+
+
+COMPARED = Site("", (), "comparison", 0, None)
+"""Stands for comparisons."""
 
 
 class Sites:
@@ -124,13 +155,25 @@ class Sites:
         self._kernel = ""
         self._forced: Site | None = None
         self._outcome = False
+        self._values = False
         self.times = 0
         """How often a decision was forced in the last call."""
 
+    def operations(self) -> list[dict[str, Any]]:
+        """Returns the operations on floats as JSON, but those of which only decisions are made."""
+        found = {site for site in self._sites.values() if site.kind.startswith("value")}
+        deciding, before = set(found), 0
+        while len(deciding) != before:
+            before = len(deciding)
+            deciding = {site for site in deciding if site.uses and site.uses <= {COMPARED, *deciding}}
+        return [site.report() for site in found - deciding]
+
     def report(self) -> list[dict[str, Any]]:
-        """Returns all sites as JSON, those told apart by too many constants as one."""
+        """Returns all decisions as JSON, those told apart by too many constants as one."""
         found: dict[tuple[Any, ...], Site] = {}
         for (place, constant), site in self._sites.items():
+            if site.kind.startswith("value"):
+                continue
             many = len(self._thresholds[place]) > MOST_THRESHOLDS
             first = found.setdefault((place, None if many else constant), site)
             if first is not site:
@@ -138,16 +181,17 @@ class Sites:
         return [site.report() for site in found.values()]
 
     @contextlib.contextmanager
-    def recording(self, forced: dict[str, Any] | None = None) -> Iterator[None]:
-        """A context in which launches are recorded; or one site, given by what identifies it, has one outcome for all elements."""
-        self._forced, self.times = None, 0
+    def recording(self, forced: dict[str, Any] | None = None, *, values: bool = False) -> Iterator[None]:
+        """A context in which launches are recorded, ``values`` as well; or one site, given by what identifies it, has one outcome
+        for all elements. The result of an operation on floats is then another one, or lacks the constant that is added."""
+        self._forced, self.times, self._values = None, 0, values
         if forced:
             named = (site for site in self._sites.values() if site.named() == forced["site"])
             self._forced, self._outcome = next(named, None), forced["outcome"]
-        for site in () if forced else self._sites.values():
+        for site in () if forced or values else self._sites.values():
             site.near, site.looks, site.yes, site.no = None, 0, False, False
         patched = [
-            *patches(self._note_of),
+            *patches(self._note_of, self._value("reduce", None) if values else None),
             (interpreter.GridExecutor, "__call__", self._launch(interpreter.GridExecutor.__call__)),
             (tl.tensor, "__bool__", self._condition(tl.tensor.__bool__)),
             (language, "note_numbers", self._numbers),
@@ -170,10 +214,6 @@ class Sites:
 
     def _note_of(self, name: str) -> Note | None:
         """Returns what is called after an operation, by its name: what it decides is noted."""
-        if name[:4] in ("icmp", "fcmp"):
-            return self._comparison(COMPARISONS[name[-2:]])
-        if name[:3] in ("max", "min"):
-            return self._extreme(name[:3])
         notes: dict[str, Note] = {
             "select": self._choice,
             "clampf": self._clamp,
@@ -183,7 +223,43 @@ class Sites:
             **dict.fromkeys(("si_to_fp", "ui_to_fp", "fp_to_si", "fp_to_ui"), self._cast),
             **dict.fromkeys(("fp_trunc", "int_cast", "fp_to_fp"), self._cast),
         }
-        return notes.get(name)
+        if name[:4] in ("icmp", "fcmp"):
+            notes[name] = self._comparison(COMPARISONS[name[-2:]])
+        elif name[:3] in ("max", "min"):
+            notes[name] = self._extreme(name[:3])
+        note = notes.get(name)
+        return self._value(name, note) if self._values else note
+
+    def _value(self, name: str, before: Note | None) -> Note:
+        """Returns what notes an operation on numbers, and changes its result where that is asked."""
+
+        def note(result: Any, kinds: int, lanes: Any, *operands: Any) -> tuple[int, Any]:
+            if before is not None:
+                kinds, lanes = before(result, kinds, lanes, *operands)
+            handles = [each for each in flattened(operands) if type(each) is TensorHandle]
+            makers = frozenset().union(*(each.makers for each in handles))
+            if name in UNCHANGED:
+                for each in flattened((result,)):
+                    each.makers |= makers
+                return kinds, lanes
+            site = None
+            if (
+                relevant(kinds)
+                and has_mutants(result, kinds)
+                and (site := self._site(f"value {name}", kinds))
+            ):
+                result.makers = frozenset({site})
+                rest = varying(operands) if name in ("fadd", "fsub") else None
+                site.added = site.added or rest is not None
+                if site is self._forced and self._outcome:
+                    result.data = mutated(result)
+                elif site is self._forced and rest is not None:
+                    result.data = np.broadcast_to(rest.data, result.data.shape).astype(result.data.dtype)
+            for maker in makers if self._forced is None else ():
+                maker.uses.add(COMPARED if name[:4] in ("icmp", "fcmp") else site)
+            return kinds, lanes
+
+        return note
 
     def _site(self, kind: str, kinds: int, constant: Any = None) -> Site | None:
         """Returns the site of the operation that runs; None where it is none of the candidate's, or settled."""
@@ -195,7 +271,7 @@ class Sites:
                 places.append((code, frame.f_lasti))
                 if code is self._entry:
                     break
-            elif not places and code.co_filename in _LIBRARY:
+            elif not places and code.co_filename in _LIBRARY and not kind.startswith("value"):
                 return None
             frame = frame.f_back
         if frame is None or not places:
@@ -220,7 +296,7 @@ class Sites:
             self._sites[place, number] = site
         if self._forced is not None:
             self.times += site is self._forced
-            if self.times > MOST_FORCED:
+            if self.times > MOST_FORCED and not kind.startswith("value"):
                 raise RuntimeError("a loop does not end where its condition is forced")
             return site if site is self._forced else None
         return None if site.yes and (site.no or kind == "cast") else site
@@ -238,6 +314,8 @@ class Sites:
             ends = is_end(a) or is_end(b)
             if ends and sign not in ("==", "!="):
                 return kinds & PLACED, lanes  # nothing lies beyond
+            if settled(sign, a, b):
+                return kinds & PLACED, lanes
             if relevant(kinds):
                 kind = f"{sign} itself" if a is b or ends else sign
                 site = self._site(kind, kinds, b if a.kinds else a)
@@ -247,7 +325,7 @@ class Sites:
                         lanes = both(lanes, finite(x, y))  # what NaN and infinities decide hardly shows
                     site.look(x, y, lanes)
                     site.see(result.data, lanes)
-            return kinds | DECIDED, lanes
+            return kinds & PLACED if a is b else kinds, lanes  # NaN is asked by a rule of its own
 
         return note
 
@@ -256,8 +334,6 @@ class Sites:
             site = self._site("where", condition.kinds)
             if site is not None and not self._force(site, result, a.data, b.data):
                 site.see(condition.data, condition.lanes)
-        chosen = a.kinds | b.kinds
-        kinds = chosen | condition.kinds & (~BOUNDED if chosen & LOADED else ~0)
         if not condition.kinds & LOADED and bool(a.kinds & LOADED) != bool(b.kinds & LOADED):
             taken = np.asarray(condition.data, bool)
             lanes = both(lanes, taken if a.kinds & LOADED else ~taken)
@@ -265,7 +341,7 @@ class Sites:
 
     def _extreme(self, kind: str) -> Note:
         def note(result: Any, kinds: int, lanes: Any, a: Any, b: Any) -> tuple[int, Any]:
-            if relevant(kinds) and a is not b:
+            if relevant(kinds) and a is not b and not settled(">" if kind == "max" else "<", a, b):
                 site = self._site(kind, kinds, b if a.kinds else a)
                 larger, other = (a, b) if kind == "max" else (b, a)
                 if site is not None and not self._force(site, result, larger.data, other.data):
@@ -273,8 +349,6 @@ class Sites:
                     some = both(lanes, ordinary(x, a) & ordinary(y, b) & (x != y))
                     site.look(x, y, some)
                     site.see(x > y, some)
-            if not (a.kinds and b.kinds):
-                kinds |= AT_LEAST if kind == "max" else AT_MOST
             return kinds, lanes
 
         return note
@@ -286,13 +360,15 @@ class Sites:
         for name, bound in (("low", low), ("high", high)) if relevant(kinds) else ():
             y = float32(bound).data
             beyond = x < y if name == "low" else x > y
+            if settled("<" if name == "low" else ">", value, bound):
+                continue
             site = self._site(name, kinds, bound)
             unbound = np.where(beyond, value.data, result.data)
             if site is not None and not self._force(site, result, bound.data, unbound):
                 some = both(lanes, ordinary(y, bound) & finite(x, y))
                 site.look(x, y, some)
                 site.see(beyond, some)
-        return kinds | DECIDED, lanes
+        return kinds, lanes
 
     def _joined(self, kind: str) -> Note:
         def note(result: Any, kinds: int, lanes: Any, a: Any, b: Any) -> tuple[int, Any]:
@@ -305,8 +381,7 @@ class Sites:
         return note
 
     def _cast(self, result: Any, kinds: int, lanes: Any, source: Any, *_: Any) -> tuple[int, Any]:
-        bounded = kinds & DECIDED or (kinds & AT_LEAST and kinds & AT_MOST)
-        if kinds & LOADED and not bounded and may_lose(source, result.dtype.scalar):
+        if kinds & LOADED and may_lose(source, result.dtype.scalar):
             site = self._site("cast", kinds)
             if site is not None:
                 losing, limit = lost(source, result)
@@ -317,7 +392,8 @@ class Sites:
 
     def _unary(self, kind: str) -> Note:
         def note(result: Any, kinds: int, lanes: Any, value: Any, *_: Any) -> tuple[int, Any]:
-            if kinds & LOADED and (site := self._site(kind, kinds)) is not None:
+            settled_sign = kind == "sign" and span(value)[0] >= 0
+            if kinds & LOADED and not settled_sign and (site := self._site(kind, kinds)) is not None:
                 x = float32(value).data
                 site.look(x, np.float64(0), lanes)
                 site.see(x < 0 if kind == "sign" else result.data != 0, lanes)

@@ -324,10 +324,13 @@ class Worker:
         from kernelllm_judge.worker.sites import Sites
 
         self.sites = self.sites or Sites(str(self.directory / "kernel_module.py"))
-        forced = request["sites"].get("forced")
-        with self.sites.recording(forced):
+        forced, values = request["sites"].get("forced"), request["sites"].get("values", False)
+        with self.sites.recording(forced, values=values):
             yield
-        report |= {"forced": self.sites.times} if forced else {"sites": self.sites.report()}
+        if forced:
+            report["forced"] = self.sites.times
+        else:
+            report["sites"] = self.sites.operations() if values else self.sites.report()
 
     @contextlib.contextmanager
     def _sanitized(

@@ -1,0 +1,160 @@
+"""Requires that every operation of a candidate's kernels matters: with another result, an output must be wrong somewhere.
+
+What may be anything without any probe showing it was judged by none: a term that is 0 at all probes, and large where nobody
+looked. As in mutation testing (DeMillo, Lipton and Sayward, 1978), each operation on floats gets another result in Triton's
+interpreter, minus twice its own, and each sum loses a constant; one call in which an output or a gradient is then wrong
+settles it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kernelllm_judge.coverage.device import is_place
+from kernelllm_judge.findings import Decision, OriginalError
+from kernelllm_judge.handle import WorkerDied
+from kernelllm_judge.plans import Plan
+from kernelllm_judge.run.backward import gradients_pass, upload_backward
+from kernelllm_judge.run.call import Judging, poison, upload
+from kernelllm_judge.run.comparison import outputs_pass
+from kernelllm_judge.truth.acceptance import Unasked
+from kernelllm_judge.truth.prepared import PreparedProbe
+from kernelllm_judge.truth.probes import Probe, elements
+
+RULE = "operations"
+
+MOST = 1024
+"""Operations of a candidate that are examined; one with more is undecided."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """An operation with another result."""
+
+    site: tuple[Any, ...]
+    """What identifies it to the worker: the kernel, the places, the innermost first, and the operation."""
+    scaled: bool
+    """Whether the result is minus twice its own; otherwise a constant is not added."""
+
+    def describe(self, source: str) -> str:
+        """Says what made no difference: ``line 14: `tl.exp(-d * d)` made no difference``."""
+        line, start, end = self.site[1][0]
+        lines = source.splitlines()
+        text = lines[line - 1] if 0 < line <= len(lines) else ""
+        shown = (text[start:end] if end > start else text).strip()[:120]
+        what = "made no difference" if self.scaled else "is right without its constant"
+        return f"line {line}: `{shown}` {what}"
+
+
+@dataclass
+class Mutants:
+    """All mutants of a candidate, and which of them no probe has told from it."""
+
+    judging: Judging
+    seconds: float
+    """How long to look, for each case."""
+    alive: dict[Mutant, None] = field(default_factory=dict)
+    known: set[Mutant] = field(default_factory=set)
+
+    def examine(self, probes: Iterable[Probe], *, grad: bool) -> None:
+        """Runs what is left at each probe; operations that only one of them reaches are added there."""
+        end = time.monotonic() + self.seconds
+        for probe in probes:
+            with contextlib.suppress(Unasked, OriginalError):
+                prepared = self.judging.references.prepare(probe)
+                for backward in (False, True) if grad else (False,):
+                    if not self._list(prepared, backward):
+                        continue  # such values are not asked of it, so nothing can be told there
+                    for mutant in list(self.alive):
+                        if time.monotonic() > end:
+                            return
+                        if self._is_told(prepared, mutant, backward):
+                            del self.alive[mutant]
+
+    def _list(self, prepared: PreparedProbe, backward: bool) -> bool:
+        """Adds the operations that a probe reaches; returns whether its outputs are right without any mutant."""
+        reply, right = self._run(prepared, backward, {"values": True})
+        for site, added in _read(reply.get("sites", [])):
+            for scaled in (True, False) if added else (True,):
+                if (mutant := Mutant(site, scaled)) not in self.known:
+                    self.known.add(mutant)
+                    self.alive[mutant] = None
+        return right
+
+    def _is_told(self, prepared: PreparedProbe, mutant: Mutant, backward: bool) -> bool:
+        """Whether an output or a gradient is wrong with a mutant."""
+        kernel, places, kind = mutant.site
+        site = [kernel, [list(place) for place in places], kind, None]
+        sites = {"forced": {"site": site, "outcome": mutant.scaled}, "values": True}
+        reply, right = self._run(prepared, backward, sites)
+        return not right and ("error" in reply or bool(reply.get("forced")))
+
+    def _run(
+        self, prepared: PreparedProbe, backward: bool, sites: dict[str, Any]
+    ) -> tuple[dict[str, Any], bool]:
+        judging = self.judging
+        request: dict[str, Any] = {"how": "sanitized", "all_configurations": False, "sites": sites}
+        if backward:
+            gradients = judging.references.gradients(prepared)
+            uploading = upload_backward(judging, prepared, gradients, gradients.names)
+            uploaded, request["grad"] = uploading.uploaded, uploading.request
+        else:
+            uploaded = upload(judging, prepared)
+        for buffer, _ in uploaded.outputs:
+            poison(buffer)
+        descriptions = [description for _, description in uploaded.outputs]
+        reply = judging.worker.request("run", inputs=uploaded.arguments, outputs=descriptions, **request)
+        if "error" in reply or reply.get("fault") is not None:
+            return reply, False
+        right = outputs_pass(judging, uploaded, prepared)
+        return reply, right and (not backward or gradients_pass(judging, uploading))
+
+
+def _read(sites: Any) -> Iterator[tuple[tuple[Any, ...], bool]]:
+    """Reads a worker's report of operations: what identifies each, and whether a constant is added."""
+    if not isinstance(sites, list):
+        raise WorkerDied("its reply to `run` is not a valid report")
+    if len(sites) > MOST:
+        raise Decision("inconclusive", "correctness", f"its kernels have more than {MOST} operations")
+    for each in sites:
+        match each:
+            case {"site": [str(kernel), [_, *_] as places, str(kind), _], "added": bool(added)} if all(
+                map(is_place, places)
+            ):
+                yield (kernel, tuple((line, start, end) for line, start, end in places), kind), added
+            case _:
+                raise WorkerDied("its reply to `run` is not a valid report")
+
+
+def find(judging: Judging, plans: Iterable[Plan]) -> None:
+    """Notes the mutants that no probe tells from the candidate."""
+    with judging.findings.durations.part("mutants"):
+        found = Mutants(judging, judging.policy.mutant_seconds)
+        for plan in plans:
+            found.examine(probes(plan), grad=plan.case.domain.grad)
+        judging.findings.mutants[:] = found.alive
+
+
+def probes(plan: Plan) -> Iterator[Probe]:
+    """Yields the probes that tell mutants of a case, those first that are small."""
+    sizes = tuple(plan.small.items())
+    yield replace(plan.main[0], sizes=sizes)
+    kinds = {(p.stress, p.state, p.values, p.incoming): replace(p, sizes=sizes) for p in plan.further}
+    yield from kinds.values()
+    yield from (p for p in plan.probes if elements(plan.case.domain, dict(p.sizes)) <= plan.most)
+
+
+def refuse(source: str, alive: Sequence[Mutant]) -> None:
+    """Ends the judging where a mutant was told from the candidate by no probe.
+
+    Raises:
+        Decision: there is such a one.
+    """
+    if alive:
+        broken = "; ".join(dict.fromkeys(mutant.describe(source) for mutant in alive[:3]))
+        more = f", and {len(alive) - 3} more like this" if len(alive) > 3 else ""
+        raise Decision("inconclusive", "correctness", f"{broken}{more}, at any probe")

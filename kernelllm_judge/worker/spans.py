@@ -1,0 +1,170 @@
+"""Bounds between which a kernel's value lies, whatever is loaded: a decision that they settle is none.
+
+They are those of interval arithmetic, and know nothing of how two values hang together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import triton.language as tl
+from triton.runtime.interpreter import TensorHandle
+
+Span = tuple[float, float]
+
+_ROUNDING = 0.01
+"""How far, as a share of it, an end may lie off by rounding."""
+
+_MOVED = frozenset({"expand_dims", "broadcast", "reshape", "trans", "splat", "unsplat", "split"})
+_CAST = frozenset(
+    {"si_to_fp", "ui_to_fp", "fp_to_si", "fp_to_ui", "fp_ext", "fp_trunc", "fp_to_fp", "int_cast"}
+)
+_POSITIVE = frozenset({"exp", "exp2", "exp10", "sqrt", "precise_sqrt", "rsqrt", "cosh", "erfc"})
+_WITHIN_ONE = frozenset({"sin", "cos", "tanh", "erf"})
+
+
+def span(value: Any) -> Span:
+    """Returns the bounds of an operand: of a constant its own, otherwise those of its operation or dtype."""
+    if type(value) is not TensorHandle:
+        return (value, value) if type(value) in (bool, int, float) else (-math.inf, math.inf)
+    if value.span is None:
+        if (
+            not value.kinds
+            and value.data.dtype.kind in "biuf"
+            and value.data.size
+            and value.dtype is not tl.bfloat16
+        ):
+            low, high = value.data.min().item(), value.data.max().item()
+            value.span = (low, high) if low <= high else _of_dtype(value)
+        else:
+            value.span = _of_dtype(value)
+    return value.span
+
+
+def settled(sign: str, a: Any, b: Any) -> bool:
+    """Whether a comparison can fall one way only."""
+    (low, high), (least, most) = span(a), span(b)
+    if sign in ("==", "!="):
+        return high < least or low > most or low == high == least == most
+    if sign in ("<", ">="):
+        return high < least or low >= most
+    return high <= least or low > most
+
+
+def result(name: str, made: Any, operands: Sequence[Any]) -> Span | None:
+    """Returns the bounds of what an operation of the interpreter's builder made; None where only its dtype bounds it."""
+    found = _result(name, operands)
+    if found is None or any(map(math.isnan, found)):
+        return None
+    low, high = found
+    least, most = _of_dtype(made)
+    if not _floating(made):
+        return (low, high) if least <= low and high <= most else None
+    if name in _MOVED:
+        return found
+    return low - abs(low) * _ROUNDING, high + abs(high) * _ROUNDING
+
+
+def reduced(reduction: Any, made: Any, value: Any, *, place: bool) -> Span | None:
+    """Returns the bounds of what ``tl.reduce`` or a scan made of a value: its elements, their sum, or a place."""
+    low, high = span(value)
+    combine, standard = reduction.combine_fn, tl.standard
+    number = value.data.size if reduction.axis is None else value.data.shape[reduction.axis]
+    if place:
+        return 0, number - 1
+    if combine is standard._sum_combine:
+        return result("sum", made, ((min(low, low * number), max(high, high * number)),))
+    same = (
+        standard._elementwise_max,
+        standard._elementwise_min,
+        standard._argmax_combine_tie_break_left,
+        standard._argmin_combine_tie_break_left,
+    )
+    return (low, high) if combine in same else None
+
+
+def _result(name: str, operands: Sequence[Any]) -> Span | None:
+    if name == "sum":
+        return operands[0]  # type: ignore[no-any-return]
+    if name == "extern_elementwise":
+        name, operands = operands[2].removeprefix("__nv_").removesuffix("f"), operands[3]
+    if name in _MOVED or name in _CAST:
+        return span(operands[0])
+    if name in _POSITIVE:
+        return 0.0, math.inf
+    if name in _WITHIN_ONE:
+        return -1.0, 1.0
+    if name in ("fabs", "iabs"):
+        low, high = span(operands[0])
+        return max(low, -high, 0), max(-low, high)
+    if name in ("select", "clampf"):
+        (low, high), (least, most) = span(operands[1]), span(operands[2])
+        return (min(low, least), max(high, most)) if name == "select" else (low, most)
+    if name == "fma":
+        return _sum(_product(*operands[:2]), span(operands[2]))
+    if len(operands) == 2 or name[:3] in ("max", "min"):
+        return _of_two(name, *operands[:2])
+    return None
+
+
+def _of_two(name: str, a: Any, b: Any) -> Span | None:
+    (low, high), (least, most) = span(a), span(b)
+    match name:
+        case "add" | "fadd":
+            return _sum((low, high), (least, most))
+        case "sub" | "fsub":
+            return _sum((low, high), (-most, -least))
+        case "mul" | "fmul":
+            return _product(a, b)
+        case "fdiv" | "precise_divf" if least >= 0:
+            return _times((low, high), (1 / most if most else math.inf, 1 / least if least else math.inf))
+        case "sdiv" | "udiv" | "idiv" if least >= 1 and low >= 0:
+            return 0, high
+        case "srem" | "urem" if least >= 1:
+            return (0 if low >= 0 else 1 - most), most - 1
+        case "and" if low >= 0 or least >= 0:
+            return 0, min([end for start, end in ((low, high), (least, most)) if start >= 0])
+        case "lshr" | "ashr" if low >= 0:
+            return 0, high
+        case "cat" | "join":
+            return min(low, least), max(high, most)
+    if name[:3] == "max":
+        return max(low, least), max(high, most)
+    if name[:3] == "min":
+        return min(low, least), min(high, most)
+    return None
+
+
+def _sum(a: Span, b: Span) -> Span:
+    return a[0] + b[0], a[1] + b[1]
+
+
+def _product(a: Any, b: Any) -> Span:
+    if a is b:
+        low, high = span(a)
+        least = max(low, -high, 0)
+        return least * least, max(low * low, high * high)
+    return _times(span(a), span(b))
+
+
+def _times(a: Span, b: Span) -> Span:
+    products = [x * y if x and y else 0 for x in a for y in b]
+    return min(products), max(products)
+
+
+def _floating(handle: Any) -> bool:
+    return bool(handle.dtype.scalar.is_floating()) and handle.data.dtype.kind != "b"
+
+
+def _of_dtype(handle: Any) -> Span:
+    dtype = handle.dtype.scalar
+    if handle.data.dtype.kind == "b":
+        return 0, 1
+    if dtype.is_floating() or not dtype.is_int():
+        return -math.inf, math.inf
+    bits = dtype.int_bitwidth
+    if bits == 1:
+        return 0, 1
+    return (0, 2**bits - 1) if dtype.is_int_unsigned() else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)

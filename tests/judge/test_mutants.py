@@ -1,0 +1,72 @@
+"""What no probe tells from its mutant does not ship: in-memory judging of real kernels in Triton's interpreter."""
+
+import pytest
+import torch
+from torch import nn
+
+from pytest_kernelllm import judge
+
+KERNEL = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scale_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, i < n, other=0.0)
+    y = x * 3.0
+    EDIT
+    tl.store(out_ptr + i, y, i < n)
+
+
+def forward(self, x):
+    out, n = torch.empty_like(x), x.numel()
+    scale_kernel[(triton.cdiv(n, 256),)](x, out, n, BLOCK=256)
+    return out
+"""
+
+
+class Scale(nn.Module):
+    def forward(self, x):
+        return x * 3.0
+
+
+def values(n: int = 300):
+    return torch.randn(n)
+
+
+def judged(edit):
+    return judge(Scale, KERNEL.replace("EDIT", edit), cases=values, dims={"n": (1, 4000)}).verdict
+
+
+@pytest.mark.parametrize(
+    ("edit", "named"),
+    [
+        ("y = y + tl.exp(-0.01 * (n - 1777.0) * (n - 1777.0)) * 1e-3", "tl.exp("),
+        (
+            "mean = tl.sum(x, axis=0) / BLOCK\n    y = y * (1.0 + tl.exp(-(mean - 40.0) * (mean - 40.0)))",
+            "tl.exp(",
+        ),
+        ("y = y + 1e-9", "without its constant"),
+        ("y = y + 1e-12 / (tl.abs(x) + 1e-3)", "1e-12"),
+    ],
+)
+def test_a_term_that_no_probe_shows_is_undecided_and_named(edit, named):
+    verdict = judged(edit)
+    assert (verdict.verdict, verdict.stage) == ("inconclusive", "correctness"), verdict.reason
+    assert named in verdict.reason
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "pass",
+        "y = y + 1.0 - 1.0 * 1.0",
+        "y = tl.where(tl.abs(x - tl.floor(x)) == 0, x * 3.0, y)",  # of what is compared alone, outcomes are seen
+    ],
+)
+def test_what_matters_or_only_decides_is_accepted(edit):
+    verdict = judged(edit)
+    assert verdict.accepted, verdict.reason

@@ -1,0 +1,96 @@
+"""Bounds of values in kernels: whatever the interpreter computes lies between them."""
+
+import math
+
+import numpy as np
+import pytest
+import triton.language as tl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from triton.runtime.interpreter import TensorHandle
+
+from kernelllm_judge.worker import spans
+from kernelllm_judge.worker.dependence import NUMBERS
+
+FLOATS = {
+    "fadd": np.add,
+    "fsub": np.subtract,
+    "fmul": np.multiply,
+    "fdiv": np.divide,
+    "maximumf": np.maximum,
+    "minimumf": np.minimum,
+}
+INTEGERS = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "and": np.bitwise_and,
+    "lshr": np.right_shift,
+    "sdiv": lambda a, b: np.trunc(a / b).astype(a.dtype),
+    "srem": np.fmod,
+}
+
+
+def handle(values, span=None, dtype=tl.float32):
+    made = TensorHandle(np.asarray(values), dtype)
+    made.kinds, made.span, made.makers, made.lanes = (NUMBERS if span else 0), span, frozenset(), None
+    return made
+
+
+def inside(values, bounds):
+    return bool(((bounds[0] <= values) & (values <= bounds[1]) | np.isnan(values)).all())
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.sampled_from(sorted(FLOATS)))
+def test_results_of_floats_lie_within_their_bounds(data, name):
+    numbers = st.lists(st.floats(-1e6, 1e6, width=32), min_size=4, max_size=4)
+    operands = []
+    for _ in range(2):
+        values = np.float32(data.draw(numbers))
+        operands.append(handle(values, (float(values.min()), float(values.max()))))
+    with np.errstate(all="ignore"):
+        result = handle(FLOATS[name](operands[0].data, operands[1].data))
+    found = spans.result(name, result, operands)
+    assert found is None or inside(result.data, found)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.sampled_from(sorted(INTEGERS)))
+def test_results_of_integers_lie_within_their_bounds(data, name):
+    first = np.int64(data.draw(st.lists(st.integers(-1000, 1000), min_size=4, max_size=4)))
+    second = np.int64(data.draw(st.lists(st.integers(1, 30), min_size=4, max_size=4)))
+    operands = [handle(v, (int(v.min()), int(v.max())), tl.int64) for v in (first, second)]
+    result = handle(INTEGERS[name](first, second), dtype=tl.int64)
+    found = spans.result(name, result, operands)
+    assert found is None or inside(result.data, found)
+
+
+def test_what_wraps_is_bounded_by_its_type_alone():
+    big = handle(np.int32([2**31 - 1]), (0, 2**31 - 1), tl.int32)
+    assert spans.result("add", big, (big, big)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "bounds"),
+    [("exp", (0, math.inf)), ("fabs", (0, 3 * 1.01)), ("tanh", (-1.01, 1.01)), ("expand_dims", (-2, 3))],
+)
+def test_functions_are_bounded(name, bounds):
+    x = handle(np.float32([1.0]), (-2.0, 3.0))
+    assert spans.result(name, x, (x,)) == pytest.approx(bounds)
+
+
+@pytest.mark.parametrize(
+    ("sign", "a", "b", "settled"),
+    [
+        ("<", (0, 1), (1, 2), False),
+        ("<", (0, 1), (2, 3), True),
+        (">=", (0, 1), (2, 3), True),
+        (">", (0, 2), (2, 3), True),
+        (">", (0, 3), (2, 3), False),
+        ("==", (0, 1), (2, 3), True),
+        ("!=", (0, 2), (2, 3), False),
+    ],
+)
+def test_a_comparison_is_settled_where_bounds_leave_one_outcome(sign, a, b, settled):
+    assert spans.settled(sign, handle(np.float32([0]), a), handle(np.float32([0]), b)) == settled
