@@ -235,7 +235,6 @@ def test_gc_keeps_what_bench_measured(tmp_path):
     "arguments",
     [
         ("bench", "-k", "1", "--json"),
-        ("bench", "-k", "1", "--plot"),
         ("verify", "a.py", "b.py", "--json"),
         ("scan", "--model", "m:f", "--write"),
         ("report", "report.json", "--html"),

@@ -1,4 +1,4 @@
-"""``kernelllm bench``: runs the benchmark, shows progress and the table, and writes JSON and plot."""
+"""``kernelllm bench``: runs the benchmark, shows progress and the table, and writes JSON."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from pathlib import Path
 from kernelllm_runtime.source.resolve import label
 from pytest_kernelllm.beside.passk.bench import bench
 from pytest_kernelllm.beside.passk.errors import BenchError
-from pytest_kernelllm.beside.passk.eval_results import write_eval_results
-from pytest_kernelllm.beside.passk.plot import check_plot, write_plot
 from pytest_kernelllm.beside.passk.problems import Problem
 from pytest_kernelllm.beside.passk.records import Benchmark, LeftOut, TargetScore
 from pytest_kernelllm.beside.passk.table import render_benchmark
@@ -42,10 +40,6 @@ class Requested:
     """Each k of pass@k, with commas; None chooses."""
     out: str | None = None
     """File for the JSON; ``-`` is standard output, in the table's place."""
-    plot: Path | None = None
-    """File for the picture."""
-    eval_results: Path | None = None
-    """Folder for KernelBench's own files."""
 
     @property
     def missing(self) -> list[LeftOut]:
@@ -86,8 +80,6 @@ def measure(root: Path, settings: Settings, requested: Requested) -> bool:
         KeyboardInterrupt: it was interrupted; what was finished is printed and written.
     """
     ks = parse_at(requested.at, settings.samples)
-    if requested.plot is not None:
-        check_plot(requested.plot)
     targets = requested.found.targets
     with (
         live_progress(len(targets)) as (doing, done),
@@ -112,8 +104,6 @@ def measure(root: Path, settings: Settings, requested: Requested) -> bool:
     _write(benchmark, requested)
     if benchmark.usage:  # apart from the table, which is the same where everything was known
         say(benchmark.usage)
-    if benchmark.gpu:
-        say(benchmark.gpu)
     say(*session.context.store.problems)
     if benchmark.unfinished:
         raise KeyboardInterrupt
@@ -126,10 +116,6 @@ def _write(benchmark: Benchmark, requested: Requested) -> None:
         print(render_benchmark(benchmark, terminal_width(), sys.stdout.isatty()))
     if requested.out:
         _write_json(requested.out, benchmark)
-    if requested.eval_results is not None:
-        write_eval_results(requested.eval_results, benchmark)
-    if requested.plot is not None and benchmark.targets:
-        write_plot(requested.plot, benchmark)
 
 
 def _log(path: Path, count: str, result: TargetScore | LeftOut) -> None:

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class BenchError(RuntimeError):
-    """A benchmark cannot be run, or its plot not drawn; one sentence."""
+    """A benchmark cannot be run; one sentence."""

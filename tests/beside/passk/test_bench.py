@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import jsonschema
@@ -44,9 +43,7 @@ def measured(tmp_path_factory):
     """One benchmark over five candidates: right, wrong, crashing, hanging, and leaving with status 0."""
     path = tmp_path_factory.mktemp("bench")
     lay_out(path)
-    return path, bench(
-        path, ".", "-k", "5", "--at", "2,1,5", "--json", "out/passk.json", "--plot", "passk.svg"
-    )
+    return path, bench(path, ".", "-k", "5", "--at", "2,1,5", "--json", "out/passk.json")
 
 
 def test_pass_at_k_is_exact(measured):
@@ -73,11 +70,6 @@ def test_the_table_shows_the_figures(measured):
     [row] = [line.split() for line in done.stdout.splitlines() if "Scale layers.py" in line]
     assert row == ["Scale", "layers.py", "5", "5", "1", "0.20", "0.40", "1.00"]
     assert "fast" not in done.stdout  # nothing was timed
-
-
-def test_the_plot_is_an_svg(measured):
-    path, _ = measured
-    assert ElementTree.parse(path / "passk.svg").getroot().tag.endswith("svg")
 
 
 def test_a_second_run_judges_nothing_and_says_the_same(measured):
@@ -225,7 +217,6 @@ def test_what_needed_translation_is_told_apart(tmp_path):
         ),
         (("layers.py", "-k", "2", "--at", "x"), 2, "not 'x'"),
         (("layers.py", "-k", "0"), 2, "`samples` cannot be 0; expected int of at least 1"),
-        (("layers.py", "--plot", "p.pdf"), 2, "p.pdf: a plot is written as .svg or .png"),
         (("candidates",), 2, "no target in candidates"),
         (("layers.py", "lost.py"), 2, "no file or folder lost.py"),
         (("layers.py", "--generator", "files,inductor"), 2, "not of files and inductor"),
