@@ -143,18 +143,6 @@ def _failed(each: Swap) -> str | None:
     return getattr(getattr(each.after.forward, DISPATCHER, None), "off", None)
 
 
-def gain_of_graphs(graphed: Swap, example: Callable[[], object]) -> Ratio:
-    """Returns how many times as fast the example is where calls of the model are recorded as CUDA graphs, as they are afterwards.
-
-    It may be slower: inputs and outputs are copied, and what a model does while it is recorded may be more work, because it
-    cannot look at values then.
-    """
-    with torch.no_grad(), restored(graphed.module):
-        gain = _gain([graphed], example, AS_IT_IS)
-    _replace([graphed])
-    return gain
-
-
 def _gain(group: Sequence[Swap], example: Callable[[], object], trial: Trial) -> Ratio:
     def seconds(kernels: bool) -> float:
         if kernels:

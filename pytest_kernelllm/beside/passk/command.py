@@ -91,7 +91,7 @@ def measure(root: Path, settings: Settings, requested: Requested) -> bool:
 
         def finished(result: TargetScore | LeftOut) -> None:
             _log(session.context.store.path / LOG, f"{next(numbers)}/{len(targets)}", result)
-            done(_judged(result))
+            done()
 
         benchmark = bench(
             session,
@@ -135,11 +135,6 @@ def _in_words(result: TargetScore | LeftOut) -> str:
         reason = "" if sample.correct or not sample.reason else f": {sample.reason}"
         words.append(f"{sample.result}{speed}{known}{reason}")
     return f"{result.label}: {'; '.join(words)}"
-
-
-def _judged(result: TargetScore | LeftOut) -> bool:
-    """Whether a target took work: a candidate had to be judged."""
-    return isinstance(result, TargetScore) and any(s.kernel_hash and not s.known for s in result.samples)
 
 
 def parse_at(text: str | None, samples: int) -> list[int]:

@@ -615,16 +615,6 @@ def test_wrong_use_is_one_sentence_and_changes_nothing(project, model, monkeypat
     assert not runs_kernel(model.blocks[0])
 
 
-def test_cuda_graphs_without_a_gpu_are_refused_before_anything_is_changed(model) -> None:
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU; tests/gpu has the rest")
-    with pytest.raises(
-        RuntimeError, match=r"needs a CUDA GPU, and torch finds none; leave the argument out\.$"
-    ):
-        optimize_model(model, cuda_graphs=True)
-    assert not runs_kernel(model.blocks[0])
-
-
 def test_a_store_may_be_named_by_its_folder_from_anywhere(
     project, model, tmp_path_factory, monkeypatch
 ) -> None:
