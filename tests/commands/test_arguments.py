@@ -43,7 +43,7 @@ MISSING = {
     "store show": "No verdict's hash starts with 'nope.py'",
     "store runs": "No recorded run is called 'nope.py'",
     "store gc": "there is no nope.py",
-    "doctor": "no file nope.py",
+    "doctor": "unrecognized arguments: nope.py",
     "explain": "no file nope.py",
 }
 

@@ -26,9 +26,7 @@ HELP = "Export verified kernels: to the layout of Hugging Face's kernels library
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
-    parser.add_argument(
-        "place", metavar="OUT", help="folder of the export; for kernelbook a file: OUT.jsonl or OUT.parquet"
-    )
+    parser.add_argument("place", metavar="OUT", help="folder of the export; for kernelbook a file: OUT.jsonl")
     parser.add_argument(
         "--to", choices=("hf-kernels", "kernelbook"), required=True, help="form of the export"
     )
@@ -63,12 +61,13 @@ def _data_set(options: argparse.Namespace, file: Path) -> int:
     for name in ("name", "version"):
         if getattr(options, name) is not None:
             raise CommandError(f"--{name} goes with --to hf-kernels.")
+    if file.suffix != ".jsonl":
+        raise CommandError(f"{file} must end in .jsonl.")
     _need_torch()
     from pytest_kernelllm.beside.kernelbook.export import rows_of
-    from pytest_kernelllm.beside.kernelbook.files import check_writable, write
+    from pytest_kernelllm.beside.kernelbook.files import write
     from pytest_kernelllm.beside.kernelbook.origin import licence
 
-    check_writable(file)
     root = Path.cwd()
     licences = (licence(root, options.license),)
     settings = settings_of(options)

@@ -9,7 +9,7 @@ from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.core.records import Completion, Target
 from pytest_kernelllm.beside.passk.errors import BenchError
 from pytest_kernelllm.beside.passk.levels import level_scores
-from pytest_kernelllm.beside.passk.problems import Problem, interleaved
+from pytest_kernelllm.beside.passk.problems import Problem
 from pytest_kernelllm.beside.passk.records import Benchmark, LeftOut, Sample, TargetScore
 from pytest_kernelllm.beside.passk.scores import answers_of, sample_of, score, together
 from pytest_kernelllm.beside.passk.side_by_side import side_by_side
@@ -49,8 +49,7 @@ def bench(
     generator = _only_generator(session)
     settings = session.context.settings
     timed = settings.timing and session.context.environment.device == "cuda"
-    order = interleaved(targets, problems or {})
-    for target in order:
+    for target in targets:
         session.announce(target)
     results: dict[str, TargetScore | LeftOut] = {}
     model = revision = ""
@@ -59,7 +58,7 @@ def bench(
         return _samples(session, target)
 
     try:
-        for target, (drafts, samples) in side_by_side(work, order, session.processes.side_by_side):
+        for target, (drafts, samples) in side_by_side(work, targets, session.processes.side_by_side):
             problem = (problems or {}).get(target.path)
             model, revision = next(((c.model, c.revision) for _, c in drafts if c.model), (model, revision))
             if isinstance(samples, LeftOut):

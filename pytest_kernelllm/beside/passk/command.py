@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import datetime
-import itertools
 import json
 import sys
 from collections.abc import Mapping
@@ -15,7 +12,7 @@ from kernelllm_runtime.source.resolve import label
 from pytest_kernelllm.beside.passk.bench import bench
 from pytest_kernelllm.beside.passk.errors import BenchError
 from pytest_kernelllm.beside.passk.problems import Problem
-from pytest_kernelllm.beside.passk.records import Benchmark, LeftOut, TargetScore
+from pytest_kernelllm.beside.passk.records import Benchmark, LeftOut
 from pytest_kernelllm.beside.passk.table import render_benchmark
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.words import say
@@ -23,9 +20,6 @@ from pytest_kernelllm.discover.scan import Scan, scan
 from pytest_kernelllm.report.fitted import terminal_width
 from pytest_kernelllm.report.progress import live_progress
 from pytest_kernelllm.session.session import open_session
-
-LOG = "bench.log"
-"""File in the store that gets a line for each finished target."""
 
 
 @dataclass(frozen=True)
@@ -87,19 +81,13 @@ def measure(root: Path, settings: Settings, requested: Requested) -> bool:
     ):
         if session.search_in_words:
             say(session.search_in_words)
-        numbers = itertools.count(1)
-
-        def finished(result: TargetScore | LeftOut) -> None:
-            _log(session.context.store.path / LOG, f"{next(numbers)}/{len(targets)}", result)
-            done()
-
         benchmark = bench(
             session,
             targets,
             ks,
             problems=requested.problems,
             missing=requested.missing,
-            done=finished,
+            done=lambda _: done(),
         )
     _write(benchmark, requested)
     if benchmark.usage:  # apart from the table, which is the same where everything was known
@@ -116,25 +104,6 @@ def _write(benchmark: Benchmark, requested: Requested) -> None:
         print(render_benchmark(benchmark, terminal_width(), sys.stdout.isatty()))
     if requested.out:
         _write_json(requested.out, benchmark)
-
-
-def _log(path: Path, count: str, result: TargetScore | LeftOut) -> None:
-    """Adds a line to the log, where it can be written: the results themselves are in the store."""
-    time = datetime.datetime.now().isoformat(sep=" ", timespec="seconds")
-    with contextlib.suppress(OSError), path.open("a", encoding="utf-8") as file:
-        print(f"{time} {count} {_in_words(result)}", file=file)
-
-
-def _in_words(result: TargetScore | LeftOut) -> str:
-    if isinstance(result, LeftOut):
-        return f"{result.label}: not counted: {result.reason}"
-    words = []
-    for sample in result.samples:
-        speed = f" {sample.speedup:.2f}x" if sample.speedup else ""
-        known = " (known)" if sample.known else f" in {sample.seconds:.1f} s" if sample.seconds else ""
-        reason = "" if sample.correct or not sample.reason else f": {sample.reason}"
-        words.append(f"{sample.result}{speed}{known}{reason}")
-    return f"{result.label}: {'; '.join(words)}"
 
 
 def parse_at(text: str | None, samples: int) -> list[int]:
