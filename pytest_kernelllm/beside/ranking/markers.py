@@ -14,7 +14,7 @@ from torch import nn
 from kernelllm_judge.core.syntax import snake_case
 from kernelllm_judge.target.attributes import dtype_name, is_scalar
 from kernelllm_judge.target.build import original_forward
-from pytest_kernelllm.beside.ranking.construction import POSITIONAL, Constructions
+from pytest_kernelllm.beside.ranking.construction import Constructions
 from pytest_kernelllm.beside.ranking.dims import Axes, free_axes
 from pytest_kernelllm.beside.ranking.expressions import Imports, Inexpressible, expression
 from pytest_kernelllm.beside.ranking.rows import Group
@@ -186,7 +186,7 @@ class _Writer:
             return [text], [f"init={function}"]
         if not marker.init:
             return [], []
-        text = expression(_call(marker.init), self._imports)
+        text = expression(dict(marker.init), self._imports)
         if all(is_scalar(value) for value in marker.init.values()):
             return [], [f"init={text}"]
         function = self._free(f"{snake_case(name)}_arguments")
@@ -200,12 +200,6 @@ class _Writer:
             free = f"{name}_{number}"
         self._taken.add(free)
         return free
-
-
-def _call(init: Mapping[str, Any]) -> Any:
-    """Constructor arguments as ``init`` takes them."""
-    named = {name: value for name, value in init.items() if name != POSITIONAL}
-    return (init[POSITIONAL], named) if POSITIONAL in init else named
 
 
 def _function(name: str, marker: Marker, axes: Axes) -> str:

@@ -97,5 +97,5 @@ def test_the_outermost_constructor_is_remembered_without_defaults():
     with known.recording():
         model = nn.Sequential(Derived(3, eps=0.5), Derived(4, 5, name="a"))
     assert known.arguments(model[0]) == {"width": 3, "eps": 0.5}
-    assert known.arguments(model[1]) == {"*": (4, 5), "name": "a"}
+    assert known.arguments(model[1]) is None
     assert known.arguments(Base(3)) is None
