@@ -8,7 +8,6 @@ import inspect
 import shlex
 import subprocess
 from collections.abc import Generator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +31,6 @@ from pytest_kernelllm.plugin.items import CandidateItem, TargetFile, TargetItem
 from pytest_kernelllm.plugin.reports import check_reports, write_reports
 from pytest_kernelllm.report.spent import silent
 from pytest_kernelllm.session.session import Session
-
-PASS_AT_K = "pytest_kernelllm.beside.passk.summary"
-"""The plugin that adds pass@k below the closing table; known by its name only, because it is beside the way."""
 
 USAGE = "kernelllm-usage"
 """Key under which pytest-xdist's workers report ``Session.usage``."""
@@ -256,7 +252,6 @@ class Run:
             return
         from pytest_kernelllm.report.summary import write_summary
 
-        self.config.pluginmanager.register(import_module(PASS_AT_K), PASS_AT_K)
         order = {candidate: number for number, candidate in enumerate([*self.session.candidate_ids, ADOPTED])}
         outcomes = sorted(self.outcomes.values(), key=lambda outcome: order[outcome.id])
         slots, spans = self.session.usage

@@ -44,7 +44,6 @@ def dry_run(artifact: Artifact, repository: Path, scratch: Path, kernels_dir: st
     yield f"title   {TITLE}"
     yield f"files   {counted(len(proposal.changes), 'file')}"
     yield from (f"        {'new ' if c.old is None else 'edit'}  {c.path}" for c in proposal.changes)
-    yield from (f"without {kernel.target}: {kernel.reason}" for kernel in proposal.left_out)
     yield ""
     yield proposal.body(artifact, "address-of-the-run").rstrip()
     yield ""

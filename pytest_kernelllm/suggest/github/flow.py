@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from pytest_kernelllm.report.markdown import MARKED, TITLE, with_section
@@ -14,7 +13,6 @@ from pytest_kernelllm.suggest.github.client import GitHub
 from pytest_kernelllm.suggest.github.context import BRANCHES, Source, WorkflowJob
 from pytest_kernelllm.suggest.github.errors import ApiError, GitError
 from pytest_kernelllm.suggest.github.git import Git
-from pytest_kernelllm.suggest.github.kernels import LeftOut
 from pytest_kernelllm.suggest.github.proposal import Proposal, make_proposal
 from pytest_kernelllm.suggest.place import FOLDER
 
@@ -49,8 +47,6 @@ class SuggestOutcome:
     sentence: str
     url: str = ""
     """Address of the pull request."""
-    left_out: Sequence[LeftOut] = ()
-    """Kernels of the patch that the checks refused."""
 
 
 def suggest(
@@ -103,10 +99,8 @@ class _Suggesting:
                     "The patch does not apply to the branch, which may have changed since it was verified.",
                 )
             if self.source.fork:
-                made = _left("The commit comes from a fork, and this job cannot push to its branches.")
-            else:
-                made = self._pull_request(artifact, proposal, head)
-            return replace(made, left_out=proposal.left_out)
+                return _left("The commit comes from a fork, and this job cannot push to its branches.")
+            return self._pull_request(artifact, proposal, head)
         except ApiError as error:
             if error.status not in _NO_PERMISSION:
                 raise

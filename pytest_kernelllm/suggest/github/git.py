@@ -92,21 +92,6 @@ class Git:
         self._run("apply", "--cached", "--whitespace=nowarn", "-", stdin=patch, extra=index)
         return self._run("write-tree", extra=index).decode().strip()
 
-    def with_files(self, commit: str, files: Mapping[str, bytes]) -> str:
-        """Returns the tree of ``commit`` with files added or replaced; a file that exists keeps its mode."""
-        index = self._index(commit)
-        listed = self._run("ls-files", "-z", "--stage", "--", *files, extra=index).decode()
-        modes = {
-            path: entry.split()[0]
-            for entry, _, path in (e.partition("\t") for e in listed.split("\0"))
-            if path
-        }
-        for path, content in files.items():
-            blob = self._run("hash-object", "-w", "--stdin", stdin=content).decode().strip()
-            entry = f"{modes.get(path, '100644')},{blob},{path}"
-            self._run("update-index", "--add", "--cacheinfo", entry, extra=index)
-        return self._run("write-tree", extra=index).decode().strip()
-
     def patch(self, old: str, new: str) -> str:
         """Returns the difference between two trees or commits for people to read."""
         return self._run("diff-tree", "-r", "-p", "--no-renames", old, new).decode("utf-8", "replace")
