@@ -74,7 +74,6 @@ class Dispatcher:
         """Returns the form of a call that differs from the module's last one.
 
         Args:
-            module: the module called.
             values: the arguments, in the order of ``forward``'s parameters without variadic ones.
         """
         if self.off is not None:

@@ -52,8 +52,6 @@ def fits(
     the call, and so show whether it is traced, transformed, or under autocast.
 
     Args:
-        watch: the conditions of the module.
-        tensors: the tensors of the module.
         values: the arguments: plain tensors, scalars, and tuples of them.
         defaults: the parameters' defaults. One that is or holds a tensor is told from another value by identity.
         placed: whether calls also differ where some tensor is aligned in one only.

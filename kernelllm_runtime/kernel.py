@@ -35,8 +35,6 @@ class Kernel:
         """Stores the names; files are read when they are asked for.
 
         Args:
-            name: the class's qualified name.
-            dotted: the kernel module's path.
             marker: the file with the marker, if there is one.
             loose: whether that file is outside any package.
         """

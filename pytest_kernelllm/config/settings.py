@@ -306,7 +306,6 @@ def load_settings(
     Args:
         root: folder whose ``pyproject.toml`` is read, if there is one.
         overrides: values from the command line; None entries mean "not given".
-        environ: the environment, by default this process's.
 
     Raises:
         ConfigError: an unknown key or a value of the wrong type.

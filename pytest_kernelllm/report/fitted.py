@@ -49,9 +49,7 @@ def fitted(
     """Returns a table that is at most so wide, with one line a row.
 
     Args:
-        columns: from left to right.
         rows: their cells, in rich's markup.
-        width: of the terminal.
         total: whether the last row stands apart.
     """
     texts = [[Text.from_markup(cell) for cell in row] for row in rows]
@@ -102,8 +100,6 @@ def rendered(width: int, color: bool, *parts: Table | str) -> str:
     """Returns tables and lines as text.
 
     Args:
-        width: columns of the terminal.
-        color: whether to use terminal colours.
         parts: a line may be longer than the terminal.
     """
     console = Console(

@@ -74,8 +74,6 @@ def pull_request_section(
     """Returns the action's part of a pull request's text, from its mark to its end; also what stands above a review.
 
     Args:
-        report: of the run that verified.
-        digest: names the patch.
         run: address of that run; the runner's own, so it is shown as a link.
         adopted: ``Target.id`` of each target that the pull request changes; None for all that have a patch.
     """

@@ -29,11 +29,6 @@ def write_summary(
     """Writes the closing section to pytest's terminal reporter.
 
     Args:
-        terminal: pytest's ``TerminalReporter``.
-        store: the store's folder.
-        outcomes: of all candidates of all targets.
-        patches: path of the patch by ``Target.id``.
-        problems: sentences about damaged or unwritable entries.
         scores: lines of a project's or a plugin's own (the hook ``pytest_kernelllm_summary``).
         usage: how busy a GPU's slots were; None without one, and where nothing was judged.
         stale: ``Target.id`` of each target that changed since its kernel was adopted.

@@ -23,10 +23,6 @@ def render_table(
     """Returns the closing table as text.
 
     Args:
-        outcomes: of all candidates of all targets.
-        patches: path of the patch by ``Target.id``.
-        width: columns of the terminal.
-        color: whether to use terminal colours.
         stale: ``Target.id`` of each target that changed since its kernel was adopted.
     """
     timed = any(o.verdict and o.verdict.timing for o in outcomes)

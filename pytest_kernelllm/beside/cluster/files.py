@@ -17,10 +17,6 @@ def source_files(root: Path, target: Target) -> dict[Path, bytes]:
     Imports anywhere in a file count, also those in functions. Each file of a package brings the package's
     ``__init__.py``. Installed packages and data files are not included.
 
-    Args:
-        root: the project root, to which ``Target.path`` is relative.
-        target: the target as the scan found it.
-
     Raises:
         OSError: a file cannot be read.
         SyntaxError, ValueError: the target's file is not Python.

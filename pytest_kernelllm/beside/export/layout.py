@@ -64,10 +64,6 @@ class Package:
 def render(package: Package, exports: Sequence[Export]) -> dict[str, bytes]:
     """Returns the files of an export by POSIX path, the checksums last.
 
-    Args:
-        package: name, version and licence.
-        exports: the kernels; at least one.
-
     Raises:
         NotExported: two classes have the same name.
     """

@@ -73,8 +73,6 @@ def gains(
     before afterwards.
 
     Args:
-        swaps: the replaced modules.
-        example: calls the model as it will be called.
         compiled: TorchInductor's options if both run under ``torch.compile``, which fuses neither with its neighbours.
         graphs: whether both are replayed as CUDA graphs, without the time that Python takes.
     """

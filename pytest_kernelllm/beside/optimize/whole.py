@@ -56,10 +56,7 @@ def gains_in_model(
     and afterwards, unless theirs pays. Buffers are as before afterwards.
 
     Args:
-        swaps: the replaced modules.
         alone: how many times as fast each kernel is by itself, see ``measured.gains``.
-        model: the model.
-        example: calls it.
     """
     undecided = [
         each for each in swaps if isinstance(gain := alone.get(each.path), Ratio) and not gain.low > 1.0
@@ -79,10 +76,7 @@ def gains_in_compiled_model(
     All of them together, if that is as fast as ``COMPILED`` asks; otherwise, and where one of them fails, as ``gains_in_model`` does.
 
     Args:
-        swaps: the replaced modules.
         alone: how many times as fast each kernel is than its compiled module.
-        model: the model.
-        example: calls it.
         options: TorchInductor's, with which the model is compiled for this.
     """
     paying = [each for each in swaps if isinstance(gain := alone.get(each.path), Ratio) and gain.low > 1.0]

@@ -35,10 +35,8 @@ def bench(
 
     Args:
         session: its settings name one generator and the number of samples.
-        targets: in the order of the report.
         at: each k to give pass@k for, between 1 and the number of samples.
         problems: KernelBench's problems by ``Target.path``, if that is the benchmark.
-        missing: problems whose files hold no target.
         done: called with each target as it is finished, which need not be in their order.
 
     Raises:

@@ -56,11 +56,6 @@ def scan_problems(problems: Mapping[Path, Problem], root: Path) -> tuple[Scan, d
 def measure(root: Path, settings: Settings, requested: Requested) -> bool:
     """Runs a benchmark, and prints and writes what it found.
 
-    Args:
-        root: the project root.
-        settings: name the generator and the number of samples.
-        requested: the targets, and what to write.
-
     Returns:
         Whether every target was counted, every request answered and every verdict reached.
 
@@ -111,7 +106,6 @@ def parse_at(text: str | None, samples: int) -> list[int]:
 
     Args:
         text: whole numbers with commas; None takes 1, 10 and 20 as far as they are drawn, and the last.
-        samples: completions drawn a target, at least one.
 
     Raises:
         BenchError: not a whole number from 1 to ``samples``.

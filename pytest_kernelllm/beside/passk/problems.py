@@ -36,7 +36,6 @@ def find_problems(folder: Path, levels: Sequence[int]) -> dict[Path, Problem]:
 
     Args:
         folder: a checkout of KernelBench, or the folder in it that holds ``level1``, ``level2`` and so on.
-        levels: which to take.
 
     Raises:
         BenchError: the folder lacks a level, or two files of a level have the same number.

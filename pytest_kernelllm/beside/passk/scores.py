@@ -19,7 +19,6 @@ def sample_of(outcome: Outcome, *, code: bool = True) -> Sample:
     """Says what became of a completion, from the outcome of its candidate.
 
     Args:
-        outcome: with a verdict, or with the reason why there is none.
         code: whether the completion's text held code.
     """
     return _answer(Sample, outcome, code)
@@ -69,9 +68,6 @@ def score(
     """Returns the figures of one target.
 
     Args:
-        samples: one a completion.
-        at: each k to give pass@k and fast_p for.
-        timed: whether correct candidates were timed.
         unanswered: requests for more that failed for a passing reason.
         repair: rounds of repair that were asked for; 0: samples have no rounds.
     """
@@ -126,12 +122,7 @@ def _estimated(
 
 
 def together(scores: Sequence[Score], at: Sequence[int]) -> Score:
-    """Returns the figures of several targets together: sums of counts, means over targets.
-
-    Args:
-        scores: one a target, made with the same ``at``.
-        at: each k that they were made for.
-    """
+    """Returns the figures of several targets together: sums of counts, means over targets."""
     failures = Counter[Result]()
     for one in scores:
         failures.update(one.failures)

@@ -14,13 +14,7 @@ from pytest_kernelllm.report.fitted import NAME, Column, class_first, fitted, re
 
 
 def render_benchmark(benchmark: Benchmark, width: int, color: bool) -> str:
-    """Returns the table, one line for each target and one for all, and notes below it.
-
-    Args:
-        benchmark: to show.
-        width: columns of the terminal.
-        color: whether to use terminal colours.
-    """
+    """Returns the table, one line for each target and one for all, and notes below it."""
     tables = [_table(benchmark, width)]
     if benchmark.levels:
         tables.append(_levels(benchmark, width))

@@ -41,8 +41,6 @@ def marker_for(group: Group, constructions: Constructions, factory: Factory | No
     """Returns how a group can be marked, or why it cannot.
 
     Args:
-        group: the modules.
-        constructions: with which arguments they were constructed.
         factory: builds the whole model, for modules whose arguments cannot be written.
     """
     cls = type(group.module)
@@ -107,7 +105,6 @@ def markers_file(title: str, markers: Sequence[Marker]) -> str:
     """Returns a Python file with markers, one for each class.
 
     Args:
-        title: names the model.
         markers: of the groups to mark, the most promising first. Others are listed with their reasons.
     """
     imports = Imports()

@@ -115,13 +115,7 @@ class Ranking:
 
 
 def render(ranking: Ranking, width: int, color: bool) -> str:
-    """Returns the rows that are worth it as a table, with what the figures mean.
-
-    Args:
-        ranking: the ranking.
-        width: columns of the terminal.
-        color: whether to use terminal colours.
-    """
+    """Returns the rows that are worth it as a table, with what the figures mean."""
     columns = [
         Column("module", shorten=NAME),
         Column("calls", drop=3),

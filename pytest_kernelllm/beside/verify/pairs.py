@@ -64,7 +64,6 @@ def verify_all(
     Args:
         pairs: in any order; the verdicts do not depend on it.
         settings: where to judge, how long, with timing or without, with how many processes.
-        done: called in this thread.
         min_speedup: 0 reports speed without deciding by it.
 
     Raises:

@@ -34,7 +34,6 @@ def check_changes(
         changes: the difference between two trees, as git reports it.
         sources: folder with the repository's Python files before the change; they are read, never run.
         verified: the targets of the run, by which two targets that want one name get longer ones.
-        kernels_dir: the project's setting of that name.
 
     Returns:
         ``Target.id`` of each target whose kernel is adopted.

@@ -33,9 +33,7 @@ class GitHub:
 
         Args:
             api: ``https://api.github.com``, or ``https://HOST/api/v3`` of a GitHub Enterprise Server.
-            repository: ``owner/name``.
             token: sent to ``api`` and nowhere else.
-            clock: measures the waiting.
         """
         self._api = api
         self._root = f"{api.rstrip('/')}/repos/{repository}/"

@@ -20,8 +20,6 @@ def dry_run(artifact: Artifact, repository: Path, scratch: Path, kernels_dir: st
     Args:
         artifact: as it was read; its patch is checked as in the job that suggests.
         repository: top of a git work tree; changes that are not committed do not count.
-        scratch: an empty folder.
-        kernels_dir: the project's setting of that name.
 
     Raises:
         SuggestionRefused: the patch would be refused, or does not apply to the last commit.

@@ -55,11 +55,8 @@ def suggest(
     """Suggests the kernels of an artifact as far as permissions and the branch allow.
 
     Args:
-        job: the job, with the source that was verified.
         artifact: as it was read; its patch is checked here.
-        git: a scratch repository whose remote is the job's repository.
         github: the API; None without a token.
-        kernels_dir: the project's setting of that name.
 
     Raises:
         SuggestionRefused: the patch is not one that a verify job writes.

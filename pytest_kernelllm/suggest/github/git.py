@@ -55,7 +55,6 @@ class Git:
         """Create the repository.
 
         Args:
-            folder: empty or new.
             remote: address, without user or password.
             token: for the remote, if it requires one.
             largest: size in bytes of the largest file that is read.

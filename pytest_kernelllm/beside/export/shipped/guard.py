@@ -32,8 +32,6 @@ class Guard:
         """Name the kernel module; nothing is imported yet.
 
         Args:
-            package: the package that contains the kernel module.
-            kernel: its name there.
             sha256: SHA-256 of its file, as exported.
             owner: qualified name of the class that it was verified against.
             digest: ``class_digest`` of that class.
