@@ -36,10 +36,10 @@ class ModuleReport:
     reason: str = ""
     """Why it was not replaced."""
     gain: Ratio | None = None
-    """Speedup over the ``forward`` that it replaces: at the example's call with the middle half of the rounds, else over
-    eager at the marker's sizes, by the verdict; None if not measured."""
+    """Speedup of the example with the middle half of the rounds, else over eager at the marker's sizes, by the verdict;
+    None if not measured."""
     whole: bool = False
-    """Whether it is the speedup of the example as a whole, with the kernel in all modules where it does not pay in a call alone."""
+    """Whether it is the speedup of the example."""
     gpu: str = ""
     """The GPU that it was measured on."""
 
