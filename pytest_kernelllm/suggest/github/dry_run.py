@@ -41,7 +41,7 @@ def dry_run(artifact: Artifact, repository: Path, scratch: Path, kernels_dir: st
     yield f"branch  {branch_for(base)}, from {base} at {head[:12]}"
     yield f"title   {TITLE}"
     yield f"files   {counted(len(proposal.changes), 'file')}"
-    yield from (f"        {'new ' if c.old is None else 'edit'}  {c.path}" for c in proposal.changes)
+    yield from (f"        {'new ' if c.old_mode == '000000' else 'edit'}  {c.path}" for c in proposal.changes)
     yield ""
     yield proposal.body(artifact, "address-of-the-run").rstrip()
     yield ""

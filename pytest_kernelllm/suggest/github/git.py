@@ -34,13 +34,12 @@ _CONFIG = {
 
 @dataclass(frozen=True)
 class Change:
-    """One file that differs between two trees. ``old`` and ``new`` are its bytes, None if it is not a plain file."""
+    """One file that differs between two trees. ``new`` are its bytes, None if it is not a plain file."""
 
     path: str
     old_mode: str
     """As git writes it: ``100644``, or ``000000`` if there is no file."""
     new_mode: str
-    old: bytes | None
     new: bytes | None
 
 
@@ -113,9 +112,8 @@ class Git:
             raise GitError("comparing the files", f"more than {MOST_FILES} of them differ")
         changes = []
         for entry, path in zip(parts[0::2], parts[1::2], strict=False):
-            old_mode, new_mode, old_blob, new_blob, _ = entry.lstrip(":").split(" ")
-            before, after = self._content(old_mode, old_blob), self._content(new_mode, new_blob)
-            changes.append(Change(path, old_mode, new_mode, before, after))
+            old_mode, new_mode, _, new_blob, _ = entry.lstrip(":").split(" ")
+            changes.append(Change(path, old_mode, new_mode, self._content(new_mode, new_blob)))
         return changes
 
     def write_sources(self, commit: str, folder: Path) -> None:
