@@ -32,6 +32,11 @@ from pytest_kernelllm.plugin.reports import check_reports, write_reports
 from pytest_kernelllm.report.spent import silent
 from pytest_kernelllm.session.session import Session
 
+NO_TARGET = (
+    "No target was found: mark an nn.Module in a .py file at module level with @triton_candidate, or name the folder that has "
+    "one (`kernelllm scan` lists targets)."
+)
+
 USAGE = "kernelllm-usage"
 """Key under which pytest-xdist's workers report ``Session.usage``."""
 
@@ -248,7 +253,7 @@ class Run:
                 return
             if not self._found and not self.config.pluginmanager.hasplugin("dsession"):
                 terminalreporter.section("kernelllm")
-                terminalreporter.write_line(self._no_target())
+                terminalreporter.write_line(NO_TARGET)
             return
         from pytest_kernelllm.report.summary import write_summary
 
@@ -291,20 +296,6 @@ class Run:
             return ""
         kept = counted(sum(outcome.verdict is not None for outcome in self.outcomes.values()), "verdict")
         return f"Interrupted: {kept} kept in {self.session.context.store.path.name}/; to go on: {self._go_on}"
-
-    def _no_target(self) -> str:
-        """Says why nothing was tested: no marker, or none that is in a Python file."""
-        from pytest_kernelllm.discover.notebooks import marked_notebooks
-
-        if notebooks := marked_notebooks(self.root):
-            return (
-                f"No target was found; {notebooks[0]} uses @triton_candidate, but only classes in .py files can be targets: "
-                "move the class to a module and import it from the notebook."
-            )
-        return (
-            "No target was found: mark an nn.Module at module level with @triton_candidate, or name the folder that has one "
-            "(`kernelllm scan` lists targets)."
-        )
 
     def pytest_unconfigure(self) -> None:
         """Ends the judging processes."""

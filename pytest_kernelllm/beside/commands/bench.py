@@ -9,9 +9,8 @@ from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.core.output_file import output_file
 from pytest_kernelllm.beside.kernelbook.files import is_data_set
 from pytest_kernelllm.beside.kernelbook.read import references
-from pytest_kernelllm.beside.passk.command import Requested, measure, scan_problems
-from pytest_kernelllm.beside.passk.errors import BenchError
-from pytest_kernelllm.beside.passk.problems import LEVELS, Problem, find_problems, parse_levels
+from pytest_kernelllm.beside.passk.command import measure, scan_problems
+from pytest_kernelllm.beside.passk.problems import LEVELS, BenchError, Problem, find_problems, parse_levels
 from pytest_kernelllm.commands.common import (
     OK,
     UNJUDGED,
@@ -73,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
         say(*found.problems)
         if not found.targets:
             raise CommandError(f"There is no target in {' '.join(options.paths)}.")
-        whole = measure(Path.cwd(), settings, Requested(found, problems, at=options.at, out=options.json))
+        whole = measure(Path.cwd(), settings, found, problems, options.at, options.json)
     except (BenchError, SessionError, GenerateError) as error:
         raise CommandError(str(error)) from None
     return OK if whole and not found.problems else UNJUDGED

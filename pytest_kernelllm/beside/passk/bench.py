@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.core.records import Completion, Target
-from pytest_kernelllm.beside.passk.errors import BenchError
 from pytest_kernelllm.beside.passk.levels import level_scores
-from pytest_kernelllm.beside.passk.problems import Problem
+from pytest_kernelllm.beside.passk.problems import BenchError, Problem
 from pytest_kernelllm.beside.passk.records import Benchmark, LeftOut, Sample, TargetScore
 from pytest_kernelllm.beside.passk.scores import answers_of, sample_of, score, together
 from pytest_kernelllm.beside.passk.side_by_side import side_by_side

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernelllm_runtime.source.resolve import label
 from pytest_kernelllm.beside.passk.bench import bench
-from pytest_kernelllm.beside.passk.errors import BenchError
-from pytest_kernelllm.beside.passk.problems import Problem
+from pytest_kernelllm.beside.passk.problems import BenchError, Problem
 from pytest_kernelllm.beside.passk.records import Benchmark, LeftOut
 from pytest_kernelllm.beside.passk.table import render_benchmark
 from pytest_kernelllm.config.settings import Settings
@@ -22,39 +20,27 @@ from pytest_kernelllm.report.progress import live_progress
 from pytest_kernelllm.session.session import open_session
 
 
-@dataclass(frozen=True)
-class Requested:
-    """What a benchmark runs over, and what it writes besides the table."""
-
-    found: Scan
-    """The targets, in the order of the report."""
-    problems: Mapping[str, Problem] = field(default_factory=dict)
-    """KernelBench's problems by ``Target.path``, if that is the benchmark."""
-    at: str | None = None
-    """Each k of pass@k, with commas; None chooses."""
-    out: str | None = None
-    """File for the JSON; ``-`` is standard output, in the table's place."""
-
-    @property
-    def missing(self) -> list[LeftOut]:
-        """Problems whose files have no target, with the reason."""
-        paths = {target.path for target in self.found.targets}
-        reasons = {problem.path: problem.message for problem in self.found.problems}
-        return [
-            LeftOut(path, reasons.get(path, "it does not have KernelBench's form"), problem)
-            for path, problem in self.problems.items()
-            if path not in paths
-        ]
-
-
 def scan_problems(problems: Mapping[Path, Problem], root: Path) -> tuple[Scan, dict[str, Problem]]:
     """Returns the targets of KernelBench's problems in their order, and the problems by ``Target.path``."""
     files = {label(path.absolute(), root.absolute()): problem for path, problem in problems.items()}
     return scan(problems, root, kernelbench=True), files
 
 
-def measure(root: Path, settings: Settings, requested: Requested) -> bool:
+def measure(
+    root: Path,
+    settings: Settings,
+    found: Scan,
+    problems: Mapping[str, Problem],
+    at: str | None = None,
+    out: str | None = None,
+) -> bool:
     """Runs a benchmark, and prints and writes what it found.
+
+    Args:
+        found: the targets, in the order of the report.
+        problems: KernelBench's problems by ``Target.path``, if that is the benchmark.
+        at: each k of pass@k, with commas; None chooses.
+        out: file for the JSON; ``-`` is standard output, in the table's place.
 
     Returns:
         Whether every target was counted, every request answered and every verdict reached.
@@ -68,8 +54,8 @@ def measure(root: Path, settings: Settings, requested: Requested) -> bool:
         ConfigError: the settings ask for more isolation than this machine can give.
         KeyboardInterrupt: it was interrupted; what was finished is printed and written.
     """
-    ks = parse_at(requested.at, settings.samples)
-    targets = requested.found.targets
+    ks = parse_at(at, settings.samples)
+    targets = found.targets
     with (
         live_progress(len(targets)) as (doing, done),
         open_session(root, settings, progress=doing, writers=True) as session,
@@ -80,11 +66,14 @@ def measure(root: Path, settings: Settings, requested: Requested) -> bool:
             session,
             targets,
             ks,
-            problems=requested.problems,
-            missing=requested.missing,
+            problems=problems,
+            missing=_missing(found, problems),
             done=lambda _: done(),
         )
-    _write(benchmark, requested)
+    if out != "-":
+        print(render_benchmark(benchmark, terminal_width(), sys.stdout.isatty()))
+    if out:
+        _write_json(out, benchmark)
     if benchmark.usage:  # apart from the table, which is the same where everything was known
         say(benchmark.usage)
     say(*session.context.store.problems)
@@ -93,12 +82,15 @@ def measure(root: Path, settings: Settings, requested: Requested) -> bool:
     return not (benchmark.left_out or benchmark.total.inconclusive or benchmark.total.unanswered)
 
 
-def _write(benchmark: Benchmark, requested: Requested) -> None:
-    """Prints the table, and writes the files that are requested."""
-    if requested.out != "-":
-        print(render_benchmark(benchmark, terminal_width(), sys.stdout.isatty()))
-    if requested.out:
-        _write_json(requested.out, benchmark)
+def _missing(found: Scan, problems: Mapping[str, Problem]) -> list[LeftOut]:
+    """Problems whose files have no target, with the reason."""
+    paths = {target.path for target in found.targets}
+    reasons = {problem.path: problem.message for problem in found.problems}
+    return [
+        LeftOut(path, reasons.get(path, "it does not have KernelBench's form"), problem)
+        for path, problem in problems.items()
+        if path not in paths
+    ]
 
 
 def parse_at(text: str | None, samples: int) -> list[int]:

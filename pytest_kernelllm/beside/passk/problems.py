@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelllm_judge.core.records import Record
-from pytest_kernelllm.beside.passk.errors import BenchError
+
+
+class BenchError(RuntimeError):
+    """A benchmark cannot be run; one sentence."""
+
 
 LEVELS = (1, 2, 3)
 """The levels that a benchmark runs over unless it names others: 100, 100 and 50 problems."""

@@ -76,16 +76,6 @@ class TargetView:
         return points[-20:] if any(point.run for point in points) else ()
 
     @property
-    def bars(self) -> tuple[tuple[float, State], ...]:
-        """The history's speedups as heights, per cent of the highest."""
-        values = [point.speedup.value if point.speedup else 0.0 for point in self.history]
-        highest = max([value for value in values if math.isfinite(value)], default=0.0) or 1.0
-        return tuple(
-            (round(min(max(100 * value / highest, 0.0), 100.0), 1), "good" if _fine(point) else "bad")
-            for value, point in zip(values, self.history, strict=True)
-        )
-
-    @property
     def roofline(self) -> float | None:
         """Share of the roofline: the geometric mean over the cases."""
         shares = [timing.roofline_share for timing in self.shown.timing] if self.shown else []
@@ -181,10 +171,6 @@ def _target(number: int, entry: ReportedTarget) -> TargetView:
         highlighted(original.text, original.line) if original else Markup(),
         candidates,
     )
-
-
-def _fine(point: Point) -> bool:
-    return point.correct and not point.slower
 
 
 def _speed(verdict: Verdict) -> float:

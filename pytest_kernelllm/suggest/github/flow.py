@@ -125,7 +125,11 @@ class _Suggesting:
         open_pull = next((p for p in pulls if p["state"] == "open"), None)
         head = look_at(self.git, self.branch)
         if head is not None and not head.ours:
-            return self._keep(open_pull)
+            sentence = (
+                f"{self.branch} contains commits that this action did not make, so it is not changed. "
+                "Merge it or delete the branch, and the next run makes a new suggestion."
+            )
+            return SuggestOutcome("kept", sentence, open_pull["html_url"] if open_pull else "")
         if open_pull is None and (declined := next((p for p in pulls if _declined(p, digest)), None)):
             return SuggestOutcome(
                 "declined", "Somebody closed a pull request with the same kernels.", declined["html_url"]
@@ -159,14 +163,6 @@ class _Suggesting:
                 "artifact", f"The branch is pushed, but the job may not open a pull request. {error}", compare
             )
         return SuggestOutcome("opened", "A pull request was opened.", pull["html_url"])
-
-    def _keep(self, open_pull: dict[str, Any] | None) -> SuggestOutcome:
-        """Does not touch a branch that a person has changed."""
-        sentence = (
-            f"{self.branch} contains commits that this action did not make, so it is not changed. "
-            "Merge it or delete the branch, and the next run makes a new suggestion."
-        )
-        return SuggestOutcome("kept", sentence, open_pull["html_url"] if open_pull else "")
 
     def _retire(self, artifact: Artifact) -> SuggestOutcome:
         """Closes the pull request and deletes its branch when nothing is left to suggest, unless people changed it."""
