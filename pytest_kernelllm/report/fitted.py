@@ -46,11 +46,9 @@ def class_first(identity: str) -> str:
 def fitted(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int, total: bool = False
 ) -> Table:
-    """Returns a table that is at most so wide, with one line a row.
+    """Returns a table that is at most so wide, with one line a row; with ``total`` the last one stands apart.
 
-    Args:
-        rows: their cells, in rich's markup.
-        total: whether the last row stands apart.
+    Cells are in rich's markup.
     """
     texts = [[Text.from_markup(cell) for cell in row] for row in rows]
     widths = [
@@ -97,11 +95,7 @@ def _cell(text: Text, column: Column, width: int) -> Text:
 
 
 def rendered(width: int, color: bool, *parts: Table | str) -> str:
-    """Returns tables and lines as text.
-
-    Args:
-        parts: a line may be longer than the terminal.
-    """
+    """Returns tables and lines as text; a line may be longer than the terminal."""
     console = Console(
         width=width, force_terminal=color, no_color=not color, highlight=False, legacy_windows=False
     )

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.core.output_file import output_file
+from kernelllm_runtime.source.resolve import label
 from pytest_kernelllm.beside.kernelbook.files import is_data_set
 from pytest_kernelllm.beside.kernelbook.read import references
-from pytest_kernelllm.beside.passk.command import measure, scan_problems
+from pytest_kernelllm.beside.passk.command import measure
 from pytest_kernelllm.beside.passk.problems import LEVELS, BenchError, Problem, find_problems, parse_levels
 from pytest_kernelllm.commands.common import (
     OK,
@@ -100,7 +101,9 @@ def _targets(options: argparse.Namespace, settings: Settings) -> tuple[Scan, dic
             "Name KernelBench's problems: --kernelbench-path DIR, a checkout of "
             "https://github.com/ScalingIntelligence/KernelBench."
         )
-    return scan_problems(find_problems(Path(options.kernelbench_path), levels), root)
+    problems = find_problems(Path(options.kernelbench_path), levels)
+    by_path = {label(path.absolute(), root.absolute()): problem for path, problem in problems.items()}
+    return scan(problems, root, kernelbench=True), by_path
 
 
 def _of_paths(paths: list[Path], store: Path) -> Scan:

@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
         if options.pairs and is_data_set(Path(options.pairs)):
             return _rows(Path(options.pairs), settings, options)
         if options.pairs:
-            return _many(_pairs(Path(options.pairs)), settings, options)
+            return _many(find_pairs(Path(options.pairs)), settings, options)
         return _one(
             Pair(Path(options.files[1]).stem, options.files[0], Path(options.files[1])), settings, options
         )
@@ -82,15 +82,6 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError(str(error)) from None
     except OSError as error:
         raise CommandError(f"{error.filename or options.json} cannot be used ({error.strerror}).") from None
-
-
-def _pairs(folder: Path) -> list[Pair]:
-    if not folder.is_dir():
-        raise CommandError(f"There is no folder {folder}.")
-    found = find_pairs(folder)
-    if not found:
-        raise CommandError(f"{folder} has no subfolders; each holds one pair: reference.py and candidate.py.")
-    return found
 
 
 def _rows(file: Path, settings: Settings, options: argparse.Namespace) -> int:
@@ -129,14 +120,14 @@ def _show(verdict: Verdict) -> None:
         why = f" ({verdict.addresses.why})" if verdict.addresses.why else ""
         print(f"  addresses: {verdict.addresses.in_words()}{why}")
     for timing in verdict.timing:
-        s, compiled = timing.speedup, timing.speedup_compiled
-        print(
-            f"  {timing.name}: {timing.kernel.p50:.1f} µs, eager {timing.eager.p50:.1f} µs, "
-            f"{s.value:.2f}x [{s.low:.2f}, {s.high:.2f}]"
-            + (f", torch.compile {timing.compiled.p50:.1f} µs, " if timing.compiled else "")
-            + (f"{compiled.value:.2f}x [{compiled.low:.2f}, {compiled.high:.2f}]" if compiled else "")
-            + (f", {timing.note}" if timing.note else "")
-        )
+        line = f"  {timing.name}: {timing.kernel.p50:.1f} µs"
+        for name, time, s in (
+            ("eager", timing.eager, timing.speedup),
+            ("torch.compile", timing.compiled, timing.speedup_compiled),
+        ):
+            if time and s:
+                line += f", {name} {time.p50:.1f} µs, {s.value:.2f}x [{s.low:.2f}, {s.high:.2f}]"
+        print(line + (f", {timing.note}" if timing.note else ""))
 
 
 def _many(given: list[Pair], settings: Settings, options: argparse.Namespace) -> int:

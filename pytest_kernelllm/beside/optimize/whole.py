@@ -65,6 +65,8 @@ def gains(
     """
     if not swaps:
         return {}
+    for each in swaps:
+        each.undo()
     trial = AS_IT_IS if options is None else COMPILED
     with nullcontext() if options is None else _compiled(model, options):
         together = _tried(swaps, model, example, trial)
@@ -92,7 +94,6 @@ def _one_after_the_other(
     groups: defaultdict[type[nn.Module], list[Swap]] = defaultdict(list)
     for each in swaps:
         groups[each.after].append(each)
-        each.undo()
     found: dict[str, Ratio | str] = {}
     for group in groups.values():
         found |= _tried(group, model, example, trial)

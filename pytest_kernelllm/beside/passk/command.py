@@ -7,23 +7,16 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from kernelllm_runtime.source.resolve import label
 from pytest_kernelllm.beside.passk.bench import bench
 from pytest_kernelllm.beside.passk.problems import BenchError, Problem
 from pytest_kernelllm.beside.passk.records import Benchmark, LeftOut
 from pytest_kernelllm.beside.passk.table import render_benchmark
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.words import say
-from pytest_kernelllm.discover.scan import Scan, scan
+from pytest_kernelllm.discover.scan import Scan
 from pytest_kernelllm.report.fitted import terminal_width
 from pytest_kernelllm.report.progress import live_progress
 from pytest_kernelllm.session.session import open_session
-
-
-def scan_problems(problems: Mapping[Path, Problem], root: Path) -> tuple[Scan, dict[str, Problem]]:
-    """Returns the targets of KernelBench's problems in their order, and the problems by ``Target.path``."""
-    files = {label(path.absolute(), root.absolute()): problem for path, problem in problems.items()}
-    return scan(problems, root, kernelbench=True), files
 
 
 def measure(
@@ -44,8 +37,6 @@ def measure(
 
     Returns:
         Whether every target was counted, every request answered and every verdict reached.
-
-    Interrupted, it prints and writes what was finished.
 
     Raises:
         BenchError: arguments that make no sense.

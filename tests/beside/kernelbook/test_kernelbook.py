@@ -122,9 +122,9 @@ def test_without_a_licence_nothing_is_written(tmp_path, monkeypatch):
     project = project_of(tmp_path, monkeypatch)
     (tmp_path / "pyproject.toml").write_text("[project]\nlicense = { file = 'LICENSE' }\n")
     done = project.run("--to", "kernelbook", "out.jsonl")
-    assert done.returncode == 2 and "names no licence by its SPDX identifier" in done.stderr
+    assert done.returncode == 2 and "an SPDX identifier" in done.stderr
     for given, why in (
-        (("--license", "mine!", "out.jsonl"), "takes an SPDX identifier"),
+        (("--license", "mine!", "out.jsonl"), "an SPDX identifier"),
         (("--license", "MIT", "out.csv"), "must end in .jsonl"),
         (("--license", "MIT", "out.jsonl", "--version", "2"), "--version goes with --to hf-kernels"),
         (("--license", "MIT OR Apache-2.0", "out.jsonl"), "nothing to export"),
