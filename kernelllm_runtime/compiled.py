@@ -62,7 +62,6 @@ class Traced:
         """Returns the arguments for the kernel; None if the original must run.
 
         Args:
-            module: the module called.
             values: the arguments, in the order of ``forward``'s parameters without the variadic ones.
         """
         scope = self._dispatcher.scope

@@ -15,9 +15,9 @@ from torch import nn
 
 from kernelllm_runtime.adopted import KernelLLMWarning
 from kernelllm_runtime.ambient import ambient_reason, autocast_reason
+from kernelllm_runtime.any_kernel import AnyKernel, Unavailable
 from kernelllm_runtime.domain import PLAIN, SCALARS
 from kernelllm_runtime.forms import Form, fits, never
-from kernelllm_runtime.kernel import Kernel, Unavailable
 from kernelllm_runtime.leaves import all_leaves
 from kernelllm_runtime.scope import Scope
 from kernelllm_runtime.watch import Watch, watch
@@ -57,7 +57,7 @@ class Dispatcher:
     nobody = Known()
     """The cache of a module that was never called."""
 
-    def __init__(self, cls: type, original: types.FunctionType, kernel: Kernel) -> None:
+    def __init__(self, cls: type, original: types.FunctionType, kernel: AnyKernel) -> None:
         """``cls`` is the adopted class, ``original`` its own forward."""
         self.cls, self.original, self.kernel = cls, original, kernel
         self.scope = Scope(cls, original, kernel)
@@ -74,7 +74,6 @@ class Dispatcher:
         """Returns the form of a call that differs from the module's last one.
 
         Args:
-            module: the module called.
             values: the arguments, in the order of ``forward``'s parameters without variadic ones.
         """
         if self.off is not None:

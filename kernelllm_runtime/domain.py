@@ -42,8 +42,6 @@ def matches(
     the kernel computes them, and tensors are aligned if the domain says so. Neither the module nor the arguments are changed.
 
     Args:
-        domain: the domain.
-        module: the module called.
         bound: the arguments, bound to the original ``forward``'s signature without ``self``; defaults need
             not be applied.
         device_type: the type of device that the tensors must be on.

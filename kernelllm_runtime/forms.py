@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from kernelllm_runtime.ambient import ambient_reason
 from kernelllm_runtime.domain import PLAIN, aligned
 from kernelllm_runtime.generated import define, holding
 from kernelllm_runtime.leaves import leaves
@@ -53,8 +52,6 @@ def fits(
     the call, and so show whether it is traced, transformed, or under autocast.
 
     Args:
-        watch: the conditions of the module.
-        tensors: the tensors of the module.
         values: the arguments: plain tensors, scalars, and tuples of them.
         defaults: the parameters' defaults. One that is or holds a tensor is told from another value by identity.
         placed: whether calls also differ where some tensor is aligned in one only.
@@ -110,21 +107,7 @@ def _tuples(name: str, value: Any) -> list[str]:
 
 def _alike(tensors: Sequence[torch.Tensor]) -> Callable[..., bool]:
     if _Guards is None:
-        then = _state(tensors)
-        return lambda *others: _state(others) == then
+        return never  # every call is checked in full
     # The guards of torch.compile, in C++.
     guards = _Guards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
     return guards.check
-
-
-def _state(tensors: Sequence[torch.Tensor]) -> list[Any]:
-    around = [ambient_reason(), torch.is_inference_mode_enabled()]
-    return around + [
-        (
-            type(tensor),
-            (tensor.dtype, tensor.layout, tensor.device, tensor.shape, tensor.stride()),
-            (tensor.is_neg(), tensor.is_conj(), tensor.requires_grad),
-            torch.is_autocast_enabled(tensor.device.type),
-        )
-        for tensor in tensors
-    ]

@@ -15,13 +15,7 @@ _TEXTS = 512
 
 
 def define(name: str, text: str, values: Mapping[str, Any]) -> types.FunctionType:
-    """Compiles a function from its source text.
-
-    Args:
-        name: the name of the function that the text defines.
-        text: one ``def`` statement.
-        values: the values of its free names.
-    """
+    """Compiles a function from its source text."""
     function: types.FunctionType = _factory(name, text, tuple(values))(*values.values())
     return function
 

@@ -22,8 +22,9 @@ from typing import Any
 
 from torch import nn
 
+from kernelllm_runtime.any_kernel import AGAIN, Unavailable, refuse_if_disabled
 from kernelllm_runtime.install import install
-from kernelllm_runtime.kernel import AGAIN, LOADING, Kernel, Unavailable, refuse_if_disabled
+from kernelllm_runtime.kernel import LOADING, Kernel
 from kernelllm_runtime.supports import read_supports
 from kernelllm_runtime.targets import Domain
 

@@ -6,7 +6,6 @@ import functools
 import hashlib
 import importlib
 import importlib.util
-import os
 import re
 import sys
 import threading
@@ -16,38 +15,17 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any, cast
 
+from kernelllm_runtime.any_kernel import AGAIN, Unavailable, refuse_if_disabled
 from kernelllm_runtime.supports import KernelModuleError, read_supports
 from kernelllm_runtime.targets import Domain
 
 _HEADER = re.compile(r"# Triton kernel for (?P<target>.+)\n(?:# .*\n)*?# source hash: (?P<hash>\w+)\n")
-
-
-AGAIN = "run pytest --kernelllm for a new one"
 
 _BESIDE = "_kernelllm_"
 """How the names of kernel modules begin that are loaded from a file beside the marker."""
 
 LOADING = threading.RLock()
 """Held during the import of a kernel module: replicas of ``nn.DataParallel`` import it concurrently."""
-
-
-class Unavailable(Exception):
-    """Raised if a class's kernel cannot be used at all; the text completes "because …"."""
-
-    def __init__(self, reason: str, advice: str = "") -> None:
-        """``advice`` states what to do; without one there is no warning."""
-        super().__init__(reason)
-        self.advice = advice
-
-
-def refuse_if_disabled() -> None:
-    """Refuses to read kernels if only originals should run.
-
-    Raises:
-        Unavailable: ``KERNELLLM_DISABLE`` is set.
-    """
-    if os.environ.get("KERNELLLM_DISABLE", "") not in ("", "0"):
-        raise Unavailable("KERNELLLM_DISABLE is set")
 
 
 class Kernel:
@@ -57,8 +35,6 @@ class Kernel:
         """Stores the names; files are read when they are asked for.
 
         Args:
-            name: the class's qualified name.
-            dotted: the kernel module's path.
             marker: the file with the marker, if there is one.
             loose: whether that file is outside any package.
         """

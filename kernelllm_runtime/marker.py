@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, overload
+from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from kernelllm_runtime.adopted import caller
 
@@ -40,38 +40,24 @@ class Options:
     kernel: str | None = None
 
 
+class _Given(TypedDict, total=False):
+    inputs: Inputs | Mapping[str, Inputs] | None
+    init: Any
+    dtypes: Sequence[str]
+    dims: Mapping[str, tuple[int, int]] | None
+    backward: bool
+    training: bool
+    tolerance: float | None
+    min_speedup: float | None
+    nonfinite: bool
+    unread: Sequence[str]
+    kernel: str | None
+
+
 @overload
-def triton_candidate(
-    cls: MODULE,
-    /,
-    *,
-    inputs: Inputs | Mapping[str, Inputs] | None = None,
-    init: Any = (),
-    dtypes: Sequence[str] = (),
-    dims: Mapping[str, tuple[int, int]] | None = None,
-    backward: bool = False,
-    training: bool = False,
-    tolerance: float | None = None,
-    min_speedup: float | None = None,
-    nonfinite: bool = True,
-    unread: Sequence[str] = (),
-    kernel: str | None = None,
-) -> MODULE: ...
+def triton_candidate(cls: MODULE, /, **options: Unpack[_Given]) -> MODULE: ...
 @overload
-def triton_candidate(
-    *,
-    inputs: Inputs | Mapping[str, Inputs] | None = None,
-    init: Any = (),
-    dtypes: Sequence[str] = (),
-    dims: Mapping[str, tuple[int, int]] | None = None,
-    backward: bool = False,
-    training: bool = False,
-    tolerance: float | None = None,
-    min_speedup: float | None = None,
-    nonfinite: bool = True,
-    unread: Sequence[str] = (),
-    kernel: str | None = None,
-) -> Callable[[MODULE], MODULE]: ...
+def triton_candidate(**options: Unpack[_Given]) -> Callable[[MODULE], MODULE]: ...
 
 
 def triton_candidate(

@@ -12,10 +12,10 @@ import torch
 from torch import nn
 
 from kernelllm_runtime.adopted import DISPATCHER
+from kernelllm_runtime.any_kernel import Unavailable
 from kernelllm_runtime.classes import class_digest
 from kernelllm_runtime.domain import misfit
 from kernelllm_runtime.instance import OWN_CLASS, Swap, TextKernel, dispatching, swap
-from kernelllm_runtime.kernel import Unavailable
 from kernelllm_runtime.scope import device_type
 
 FORMAT = 1

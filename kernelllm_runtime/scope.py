@@ -10,9 +10,9 @@ from typing import Any
 
 from torch import nn
 
+from kernelllm_runtime.any_kernel import AGAIN, AnyKernel, Unavailable
 from kernelllm_runtime.domain import PLAIN, SCALARS, is_default, matches
 from kernelllm_runtime.generated import define
-from kernelllm_runtime.kernel import AGAIN, Kernel, Unavailable
 from kernelllm_runtime.leaves import all_leaves
 from kernelllm_runtime.methods import overridden
 from kernelllm_runtime.parameters import VARIADIC, passed
@@ -25,7 +25,7 @@ Parameter = inspect.Parameter
 class Scope:
     """One adopted class and its kernel. ``torch.compile`` traces ``outside``."""
 
-    def __init__(self, cls: type, original: types.FunctionType, kernel: Kernel) -> None:
+    def __init__(self, cls: type, original: types.FunctionType, kernel: AnyKernel) -> None:
         """``cls`` is the adopted class, ``original`` its own forward."""
         self.cls, self.kernel = cls, kernel
         parameters = list(inspect.signature(original).parameters.values())[1:]
@@ -109,7 +109,7 @@ class Scope:
         return self._run
 
 
-def _taken(kernel: Kernel, signature: inspect.Signature) -> tuple[str, ...]:
+def _taken(kernel: AnyKernel, signature: inspect.Signature) -> tuple[str, ...]:
     theirs = list(inspect.signature(kernel.forward).parameters.values())[1:]
     ours = list(signature.parameters.values())
     for index, parameter in enumerate(theirs):
@@ -124,7 +124,7 @@ def _taken(kernel: Kernel, signature: inspect.Signature) -> tuple[str, ...]:
 
 
 def _positional(
-    kernel: Kernel, signature: inspect.Signature, names: Sequence[str], taken: Sequence[str]
+    kernel: AnyKernel, signature: inspect.Signature, names: Sequence[str], taken: Sequence[str]
 ) -> Callable[..., Any]:
     ours = [signature.parameters[name] for name in names]
     theirs = [each for each in ours if each.name in taken]

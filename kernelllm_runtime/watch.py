@@ -47,7 +47,6 @@ def watch(module: nn.Module, paths: Iterable[str]) -> Watch:
     """Generates the conditions that detect changes of a module.
 
     Args:
-        module: any module.
         paths: the dotted names whose values matter, as in ``Domain.attributes``.
     """
     seen = _Seen(module)

@@ -20,7 +20,6 @@ WAY, BESIDE = "pytest_kernelllm.commands", "pytest_kernelllm.beside.commands"
 COMMANDS = {
     "scan": BESIDE,
     "generate": WAY,
-    "repl": BESIDE,
     "verify": BESIDE,
     "bench": BESIDE,
     "apply": WAY,

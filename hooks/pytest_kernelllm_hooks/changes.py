@@ -30,7 +30,6 @@ def changes(files: Iterable[Path], project: ProjectSources) -> Changes:
 
     Args:
         files: absolute paths; missing files are skipped.
-        project: parsed files of the project, shared by all targets.
     """
     look = _Look(project)
     targets: dict[str, Target] = {}

@@ -30,7 +30,6 @@ def findings(files: Iterable[Path], root: Path) -> Iterator[Problem]:
     """Yields the problems in files, and of the adopted kernels that they concern.
 
     Args:
-        files: absolute paths.
         root: the project root, absolute; the paths of problems are relative to it.
     """
     project = ProjectSources(root)

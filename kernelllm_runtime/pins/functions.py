@@ -38,7 +38,6 @@ def is_library(module: str, own: str) -> bool:
     """Whether a module's code is taken as it is: the standard library's, torch's, and other installed packages'.
 
     Args:
-        module: its dotted name.
         own: a top-level package that is the user's, wherever it is installed.
     """
     top = module.partition(".")[0]

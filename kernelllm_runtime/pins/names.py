@@ -30,10 +30,6 @@ class SCOPE:
 def pinned(module: nn.Module, name: str) -> str:
     """Returns the present text of a pin of a module.
 
-    Args:
-        module: the module that is called.
-        name: ``value:…``, ``global:…``, ``order:…`` or ``setting:…``.
-
     Raises:
         Unpinnable: the value cannot be compared.
     """
@@ -99,8 +95,6 @@ def member(owner: Any, step: str, module: nn.Module) -> Any:
     Args:
         owner: any object. In a function, names are those of its closure and globals, ``(name)`` is the default of a
             parameter, and ``(imports)`` is what its code imports while it runs. In a class, ``<Base>`` is a base.
-        step: one part of a pin's name.
-        module: the module that is called.
     """
     owner = function_of(type(module).forward if owner is SCOPE else owner)
     if isinstance(owner, types.FunctionType):

@@ -54,10 +54,6 @@ def text_of(value: Any, module: nn.Module) -> str:
     globals that their code reads. Tensors are written by dtype, shape and values; their device does not matter. Parts
     of the module itself are written by their names.
 
-    Args:
-        value: any value.
-        module: the module that is called.
-
     Raises:
         Unpinnable: the value, or one inside it, cannot be compared.
     """

@@ -218,8 +218,5 @@ class _Finder(ast.NodeVisitor):
             self._touch(_mentioned(node.value), deep=True)  # operators may change what they are given
         self.generic_visit(node)
 
-    def visit_comprehension(self, node: ast.comprehension) -> None:
-        self.generic_visit(node)
-
     def visit_Name(self, node: ast.Name) -> None:
         self.found.everything |= node.id in _EVERYTHING

@@ -97,8 +97,6 @@ class ProjectSources:
         """Returns the possible origins of a dotted name, the last one to count last; none for builtins and unknown names.
 
         Args:
-            module: the file that reads the name.
-            chain: the dotted name.
             local: the imports inside the code that reads it.
         """
         found: list[Origin] = []

@@ -43,7 +43,6 @@ def scan(paths: Iterable[Path], root: Path, *, kernelbench: bool = False) -> Sca
 
     Args:
         paths: files and folders; a folder that is given here is searched whatever its name is.
-        root: the project root, to which ``Target.path`` is relative.
         kernelbench: also take files in KernelBench's form (``Model``, ``get_inputs``, ``get_init_inputs``).
     """
     root = root.absolute()

@@ -42,9 +42,6 @@ def source_hash(project: ProjectSources, module: Module, mark: Mark, version: in
     """Returns the SHA-256 over everything that the marked class depends on, as 64 hexadecimal digits.
 
     Args:
-        project: the parsed files, shared by all targets of a scan.
-        module: the file that holds the marker.
-        mark: the marker.
         version: ``VERSION``, or ``EARLIER`` for the hash that the version before gave the same source.
     """
     closure = _closure(project, module, mark, by_path=version == EARLIER)
@@ -242,13 +239,7 @@ def _distributions() -> Mapping[str, list[str]]:
 
 
 def normalised(node: ast.AST, ignore: Callable[[ast.expr], bool], with_imports: bool = True) -> str:
-    """Writes a syntax tree as text that does not depend on layout, docstrings or the Python version.
-
-    Args:
-        node: any syntax tree.
-        ignore: whether a decorator does not count.
-        with_imports: whether import statements count.
-    """
+    """Writes a syntax tree as text that does not depend on layout, docstrings or the Python version."""
     pieces: list[str] = []
     skipped: type[ast.stmt] | types.UnionType
     skipped = ast.Pass if with_imports else ast.Pass | ast.Import | ast.ImportFrom

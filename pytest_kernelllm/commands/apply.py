@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,26 +24,17 @@ HELP = "Apply suggested patches to the working tree."
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.add_argument("names", nargs="*", help=f"patches: files, or targets as {NAMES} (default: all)")
-    parser.add_argument(
-        "-i", "--interactive", action="store_true", help="show each change with its measurements, and ask"
-    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command; exit code 0, or 2 if a patch could not be applied."""
     project = project_here()
     root, store = project.root, project.store
-    if options.interactive and not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise CommandError("`kernelllm apply --interactive` needs a terminal; name the patches instead.")
     try:
         found = offers(store, _paths(root, store, options.names))
     except PatchError as error:
         raise CommandError(str(error)) from None
     say(*store.problems)
-    if options.interactive:
-        from pytest_kernelllm.commands.ask import ask_for_each
-
-        return ask_for_each(project, found)
     return _apply_all(project, found)
 
 

@@ -9,15 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.core.program import program_name
 from kernelllm_judge.core.records import Environment, KernelRecord, Target, Verdict
 from kernelllm_judge.environment import find_environment, find_gpu
 from kernelllm_judge.isolation.isolation import IsolationError
-from kernelllm_judge.target.errors import TargetError, in_one_line
 from kernelllm_runtime.source.resolve import ProjectSources
 from pytest_kernelllm.commands.common import OK, REJECTED, settings_of
-from pytest_kernelllm.commands.targets import find_target
 from pytest_kernelllm.core.applies import applies, difference, interpreting
 from pytest_kernelllm.core.words import counted, say
 from pytest_kernelllm.discover.adoption import adopted_file, adoption_state, why_missing
@@ -31,18 +28,11 @@ HELP = (
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's arguments."""
-    parser.add_argument(
-        "targets",
-        nargs="*",
-        metavar="FILE.py::Class",
-        help="import these and report what each of their cases would run (default: read every adopted class, without importing)",
-    )
+    """Adds no arguments."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs the command; exit code 1 if an adopted class, or a case of a named one, would not run its kernel."""
-    named = [find_target(reference) for reference in options.targets]
+    """Runs the command; exit code 1 if an adopted class would not run its kernel."""
     settings = settings_of(options)
     with open_session(Path.cwd(), settings) as session:
         here = find_environment("cpu", settings.arch) if interpreting() else session.context.environment
@@ -50,14 +40,11 @@ def run(options: argparse.Namespace) -> int:
         for name, value in _surroundings(session, known):
             print(f"{name + ':':<16}{value}")
         problems = [*session.context.store.problems]
-        if named:
-            good = [_named(session, target, known) for target in named]
-        else:
-            found = scan([Path(path) for path in settings.paths or ["."]], Path.cwd())
-            problems += map(str, found.problems)
-            adopted = [target for target in found.targets if target.kernel is not None]
-            print(f"{'adopted:':<16}{len(adopted)} of {len(found.targets)} marked classes")
-            good = [_read(session, target, known) for target in adopted]
+        found = scan([Path(path) for path in settings.paths or ["."]], Path.cwd())
+        problems += map(str, found.problems)
+        adopted = [target for target in found.targets if target.kernel is not None]
+        print(f"{'adopted:':<16}{len(adopted)} of {len(found.targets)} marked classes")
+        good = [_read(session, target, known) for target in adopted]
         say(*problems)
     return OK if all(good) else REJECTED
 
@@ -135,58 +122,6 @@ def _read(session: Session, target: Target, known: KnownVerdicts) -> bool:
     else:
         print(f"{target.id} runs {target.kernel} inside its domain{_reserve(session, target, known)}")
     return not reason
-
-
-def _named(session: Session, target: Target, known: KnownVerdicts) -> bool:
-    """Imports a class and reports what each case would run; returns whether all run an adopted kernel."""
-    if target.kernel is None:
-        own = [record.verdict for record in known.records if record.source_hash == target.source_hash]
-        here = any(verdict.accepted and known.holds(verdict) for verdict in own)
-        more = "; the store has one that is verified here, see `kernelllm apply`" if here else ""
-        print(f"{target.id} runs its own forward: no kernel is adopted for it{more}")
-        return True
-    if reason := _why_not(session, target):
-        print(f"{target.id} runs its original forward: {reason}")
-        return False
-    print(f"{target.id} has adopted {target.kernel}{_reserve(session, target, known)}")
-    try:
-        explained = list(_cases(session, target))
-    except SessionError as error:
-        print(f"  {error}")
-        return False
-    for name, sentence in explained:
-        print(f"  {name}: {sentence}")
-    return all(" runs the kernel " in sentence for _, sentence in explained)
-
-
-def _cases(session: Session, target: Target) -> Iterator[tuple[str, str]]:
-    """Yields each case of a target with what would run it on this machine's device.
-
-    Raises:
-        SessionError: the target cannot be imported, built or called.
-    """
-    import torch
-
-    from kernelllm_judge.target.live import load_target
-    from kernelllm_runtime.adopted import DISPATCHER, explain
-
-    try:
-        live = load_target(session.context.root, target)
-    except TargetError as error:
-        raise SessionError(str(error)) from None
-    device = "cpu" if interpreting() else "cuda"
-    for case in live.cases:
-        sizes = {name: max(low, min(high, 4)) for name, (low, high) in case.domain.dims.items()}
-        try:
-            module = live.build(case, device)
-            call = live.inputs(case, 0, sizes if device == "cpu" else None, device)
-        except (TargetError, RuntimeError) as error:  # raised by PyTorch, for example without enough memory
-            raise SessionError(f"{target.id}, case {case.name}: {in_one_line(error)}") from None
-        for part in module.modules():
-            if hasattr(type(part).forward, DISPATCHER):
-                vars(part).pop("forward", None)  # targets are built with their original forward, for judging
-        with torch.set_grad_enabled(live.options.backward):
-            yield case.name, explain(module, *call.args, **call.kwargs)
 
 
 def _why_not(session: Session, target: Target) -> str:

@@ -158,8 +158,6 @@ def _propose(options: argparse.Namespace) -> int:
         runner.annotate("error", str(error))
         runner.output("result", "refused" if isinstance(error, SuggestionRefused) else "failed")
         return REJECTED
-    for kernel in outcome.left_out:
-        runner.annotate("warning", f"{kernel.target} is left out of the pull request: {kernel.reason}")
     left = outcome.result in ("artifact", "kept", "outdated")
     runner.annotate("warning" if left else "notice", f"{outcome.sentence} {outcome.url}".strip())
     runner.output("result", outcome.result)
@@ -170,8 +168,7 @@ def _propose(options: argparse.Namespace) -> int:
 
 def _summary(outcome: SuggestOutcome) -> str:
     link = f" {outcome.url}" if outcome.url else ""
-    without = "".join(f"\n- {code(k.target)} is left out: {code(k.reason)}" for k in outcome.left_out)
-    return f"## Suggested kernels: {outcome.result}\n\n{code(outcome.sentence)}{link}\n{without}\n"
+    return f"## Suggested kernels: {outcome.result}\n\n{code(outcome.sentence)}{link}\n"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

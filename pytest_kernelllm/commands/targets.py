@@ -39,9 +39,6 @@ def named_targets(name: str, targets: Sequence[Target], root: Path, kind: str = 
 
     Args:
         name: one of ``NAMES``; files are relative to the working directory or to the project.
-        targets: to choose from.
-        root: the project root, to which the targets' paths are relative.
-        kind: what the targets are, for the message.
 
     Raises:
         CommandError: there is none; the nearest three are named.

@@ -36,7 +36,6 @@ def add_options(add: Callable[..., Any], *groups: str, prefix: str = "", only: C
     Args:
         add: ``add_argument`` of argparse, or ``addoption`` of pytest.
         groups: of options; without any, all of them.
-        prefix: before each name.
         only: names of settings; empty takes all.
     """
     for name, option in options(*groups).items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
@@ -201,29 +202,11 @@ class Settings:
     """The store's folder, relative to the project root."""
 
 
-_WORDS = {
-    "1": True,
-    "true": True,
-    "yes": True,
-    "on": True,
-    "0": False,
-    "false": False,
-    "no": False,
-    "off": False,
-}
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
-
-_LEAST = {
-    "samples": 1,
-    "concurrency": 1,
-    "workers": 0,
-    "repair": 0,
-    "deadline": 0,
-    "reference_deadline": 1,
-    "search": 0,
-    "wake_timeout": 0,
-    "min_speedup": 0,
-}
+_LEAST = {"samples": 1, "concurrency": 1, "reference_deadline": 1} | dict.fromkeys(
+    ("workers", "repair", "deadline", "search", "wake_timeout", "min_speedup"), 0
+)
 
 _ARCHITECTURES = (
     # Easier to read than quoted strings.
@@ -231,14 +214,19 @@ _ARCHITECTURES = (
 )
 """What Triton compiles for."""
 
+_SIZE = r"(\d+(?:\.\d+)?) *([KMGT])(i?)B"
+
 _FORMS = {
-    "compare_fail": "a percentage below 100%, such as 10%",
-    "arch": f"one of {', '.join(_ARCHITECTURES)}",
-    "kernels_dir": "names of letters, digits and _, with / between them",
-    "cluster": "auto or ray://HOST:PORT",
-    "gpu_memory": "a size such as 24GiB",
+    "compare_fail": (r"\d{1,2}(\.\d+)? ?%", "a percentage below 100%, such as 10%"),
+    "arch": ("|".join(_ARCHITECTURES), f"one of {', '.join(_ARCHITECTURES)}"),
+    "kernels_dir": (
+        r"[^\W\d]\w*(/[^\W\d]\w*)*",
+        "names of letters, digits and _, with / between them",
+    ),
+    "cluster": ("(auto|ray://.*)?", "auto or ray://HOST:PORT"),
+    "gpu_memory": (rf"((?![0.]+ *[KMGT]){_SIZE})?", "a size such as 24GiB"),
 }
-"""What text a setting takes, where it does not take any."""
+"""What text a setting takes, where it does not take any: a pattern, and words."""
 
 
 def _coerce(name: str, value: Any, origin: str) -> Any:
@@ -246,67 +234,41 @@ def _coerce(name: str, value: Any, origin: str) -> Any:
     annotation = get_type_hints(Settings)[name]
     if get_origin(annotation) is UnionType:
         annotation = get_args(annotation)[0]
-    if get_origin(annotation) is Literal:
-        choices = get_args(annotation)
-        if value not in choices:
-            expected = f"{', '.join(choices[:-1])} or {choices[-1]}"
-            raise ConfigError(f"{origin}: `{name}` cannot be {value!r}; expected {expected}.")
-        return value
     kind = get_origin(annotation) or annotation
-    try:
-        if kind is bool:
-            return value if isinstance(value, bool) else _WORDS[value.lower()]
-        if kind is tuple:
-            return tuple(value.split()) if isinstance(value, str) else tuple(str(v) for v in value)
-        if kind in (int, float) and not isinstance(value, bool):
+    expected: str = kind.__name__ + (f" of at least {_LEAST[name]}" if name in _LEAST else "")
+    if kind is Literal:
+        *first, last = get_args(annotation)
+        expected = f"{', '.join(first)} or {last}"
+        if value in (*first, last):
+            return value
+    elif kind is tuple and isinstance(value, str | list | tuple):
+        return tuple(value.split()) if isinstance(value, str) else tuple(map(str, value))
+    elif kind is bool:
+        text = str(value).lower()
+        if text in _TRUE + _FALSE and isinstance(value, bool | str):
+            return text in _TRUE
+    elif kind is str:
+        pattern, expected = _FORMS.get(name, ("(?s:.*)", expected))
+        if isinstance(value, str) and re.fullmatch(pattern, value):
+            return value
+    elif not isinstance(value, bool):
+        with contextlib.suppress(OverflowError, TypeError, ValueError):
             number = kind(value)
             whole = isinstance(value, str) or number == value  # int(4.7) is 4
             if whole and math.isfinite(number) and number >= _LEAST.get(name, -math.inf):
                 return number
-        if name == "gpu_memory":
-            size_in_bytes(value)
-        if name == "compare_fail":
-            share(value)
-        if name == "arch" and value not in _ARCHITECTURES:
-            raise ValueError
-        if name == "kernels_dir" and not all(part.isidentifier() for part in value.split("/")):
-            raise ValueError
-        if name == "cluster" and value not in ("", "auto") and not value.startswith("ray://"):
-            raise ValueError
-        if kind is str and isinstance(value, str):
-            return value
-    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
-        pass
-    if name in _FORMS:
-        raise ConfigError(f"{origin}: `{name}` cannot be {value!r}; expected {_FORMS[name]}.")
-    least = f" of at least {_LEAST[name]}" if name in _LEAST else ""
-    raise ConfigError(f"{origin}: `{name}` cannot be {value!r}; expected {kind.__name__}{least}.")
+    raise ConfigError(f"{origin}: `{name}` cannot be {value!r}; expected {expected}.")
 
 
 def size_in_bytes(text: str) -> int:
-    """Returns the bytes of a size such as ``24GiB``, ``16 GB`` or ``800MiB``; 0 for an empty text.
-
-    Raises:
-        ValueError: it is no such size.
-    """
-    if text == "":
-        return 0
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) *([KMGT])(i?)B", text)
-    if not found or not float(found[1]):
-        raise ValueError(f"{text!r} is no size")
-    return int(float(found[1]) * (1024 if found[3] else 1000) ** ("KMGT".index(found[2]) + 1))
+    """Returns the bytes of a size such as ``24GiB``, ``16 GB`` or ``800MiB``; 0 for an empty text."""
+    found = re.fullmatch(_SIZE, text)
+    return int(float(found[1]) * (1024 if found[3] else 1000) ** ("KMGT".index(found[2]) + 1)) if found else 0
 
 
 def share(text: str) -> float:
-    """Returns the number, 0 to 1, of a percentage such as ``10%`` or ``2.5 %``.
-
-    Raises:
-        ValueError: it is no percentage, or not below 100 %.
-    """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", text)
-    if not found or float(found[1]) >= 100:
-        raise ValueError(f"{text!r} is no percentage below 100 %")
-    return float(found[1]) / 100
+    """Returns the number, 0 to 1, of a percentage such as ``10%`` or ``2.5 %``."""
+    return float(text.rstrip("% ")) / 100
 
 
 def assigned(texts: Sequence[str]) -> dict[str, str]:
@@ -344,7 +306,6 @@ def load_settings(
     Args:
         root: folder whose ``pyproject.toml`` is read, if there is one.
         overrides: values from the command line; None entries mean "not given".
-        environ: the environment, by default this process's.
 
     Raises:
         ConfigError: an unknown key or a value of the wrong type.

@@ -30,10 +30,6 @@ def original(project: ProjectSources, target: Target) -> Original | None:
     """Returns the text of a target's class, also of one in an installed package; imports nothing.
 
     Returns None where the class cannot be found without running code, or its file has changed or cannot be read.
-
-    Args:
-        project: of the project root, to which ``Target.path`` is relative.
-        target: the target as the scan found it.
     """
     try:
         if (marked := mark_of(project, target)) is None:

@@ -41,10 +41,6 @@ def write_reports(
 
     Args:
         terminal: pytest's ``TerminalReporter``, which shows why a file could not be written.
-        config: of the run.
-        environment: where candidates were judged.
-        outcomes: of all candidates of all targets.
-        patches: path of the patch by ``Target.id``.
         usage: how busy the slots were; None where nothing was judged.
         stopped: why the run ended before everything was tried; empty if it did not.
     """

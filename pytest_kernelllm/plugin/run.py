@@ -8,7 +8,6 @@ import inspect
 import shlex
 import subprocess
 from collections.abc import Generator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +32,10 @@ from pytest_kernelllm.plugin.reports import check_reports, write_reports
 from pytest_kernelllm.report.spent import silent
 from pytest_kernelllm.session.session import Session
 
-PASS_AT_K = "pytest_kernelllm.beside.passk.summary"
-"""The plugin that adds pass@k below the closing table; known by its name only, because it is beside the way."""
+NO_TARGET = (
+    "No target was found: mark an nn.Module in a .py file at module level with @triton_candidate, or name the folder that has "
+    "one (`kernelllm scan` lists targets)."
+)
 
 USAGE = "kernelllm-usage"
 """Key under which pytest-xdist's workers report ``Session.usage``."""
@@ -252,11 +253,10 @@ class Run:
                 return
             if not self._found and not self.config.pluginmanager.hasplugin("dsession"):
                 terminalreporter.section("kernelllm")
-                terminalreporter.write_line(self._no_target())
+                terminalreporter.write_line(NO_TARGET)
             return
         from pytest_kernelllm.report.summary import write_summary
 
-        self.config.pluginmanager.register(import_module(PASS_AT_K), PASS_AT_K)
         order = {candidate: number for number, candidate in enumerate([*self.session.candidate_ids, ADOPTED])}
         outcomes = sorted(self.outcomes.values(), key=lambda outcome: order[outcome.id])
         slots, spans = self.session.usage
@@ -296,20 +296,6 @@ class Run:
             return ""
         kept = counted(sum(outcome.verdict is not None for outcome in self.outcomes.values()), "verdict")
         return f"Interrupted: {kept} kept in {self.session.context.store.path.name}/; to go on: {self._go_on}"
-
-    def _no_target(self) -> str:
-        """Says why nothing was tested: no marker, or none that is in a Python file."""
-        from pytest_kernelllm.discover.notebooks import marked_notebooks
-
-        if notebooks := marked_notebooks(self.root):
-            return (
-                f"No target was found; {notebooks[0]} uses @triton_candidate, but only classes in .py files can be targets: "
-                "move the class to a module and import it from the notebook."
-            )
-        return (
-            "No target was found: mark an nn.Module at module level with @triton_candidate, or name the folder that has one "
-            "(`kernelllm scan` lists targets)."
-        )
 
     def pytest_unconfigure(self) -> None:
         """Ends the judging processes."""

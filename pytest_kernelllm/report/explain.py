@@ -15,13 +15,7 @@ def noted(outcome: Outcome) -> str:
 
 
 def explain(root: Path, outcome: Outcome, nodeid: str) -> str:
-    """Explains why a candidate did not pass: the reason, where its text lies, and one command to see it again.
-
-    Args:
-        root: project root.
-        outcome: with a verdict.
-        nodeid: of the item.
-    """
+    """Explains why a candidate did not pass: the reason, where its text lies, and one command to see it again."""
     verdict, target = outcome.verdict, outcome.target
     assert verdict is not None
     lines = [f"{verdict.stage}: {verdict.reason}"] if verdict.reason else []

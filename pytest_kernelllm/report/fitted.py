@@ -46,13 +46,9 @@ def class_first(identity: str) -> str:
 def fitted(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int, total: bool = False
 ) -> Table:
-    """Returns a table that is at most so wide, with one line a row.
+    """Returns a table that is at most so wide, with one line a row; with ``total`` the last one stands apart.
 
-    Args:
-        columns: from left to right.
-        rows: their cells, in rich's markup.
-        width: of the terminal.
-        total: whether the last row stands apart.
+    Cells are in rich's markup.
     """
     texts = [[Text.from_markup(cell) for cell in row] for row in rows]
     widths = [
@@ -99,13 +95,7 @@ def _cell(text: Text, column: Column, width: int) -> Text:
 
 
 def rendered(width: int, color: bool, *parts: Table | str) -> str:
-    """Returns tables and lines as text.
-
-    Args:
-        width: columns of the terminal.
-        color: whether to use terminal colours.
-        parts: a line may be longer than the terminal.
-    """
+    """Returns tables and lines as text; a line may be longer than the terminal."""
     console = Console(
         width=width, force_terminal=color, no_color=not color, highlight=False, legacy_windows=False
     )

@@ -28,9 +28,6 @@ def build_report(
     """Makes the report.
 
     Args:
-        environment: of the run.
-        outcomes: of all candidates of all targets.
-        patches: path of the patch by ``Target.id``.
         usage: how busy the slots were; None where nothing was judged.
         root: project root, where the targets' files are read; None leaves out what is found there.
         stopped: why the run ended before everything was tried; empty if it did not.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import re
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from kernelllm_judge.core.characters import reordering
 from kernelllm_judge.core.records import Environment, Ratio, Verdict
@@ -70,20 +70,15 @@ def pull_request_section(
     digest: str,
     run: str,
     adopted: Collection[str] | None = None,
-    left_out: Mapping[str, str] | None = None,
 ) -> str:
     """Returns the action's part of a pull request's text, from its mark to its end; also what stands above a review.
 
     Args:
-        report: of the run that verified.
-        digest: names the patch.
         run: address of that run; the runner's own, so it is shown as a link.
         adopted: ``Target.id`` of each target that the pull request changes; None for all that have a patch.
-        left_out: the reason, by ``Target.id``, why a kernel of the run is not in the pull request.
     """
     offered = [t for t in report.targets if t.winner is not None and t.patch is not None]
     offered = [t for t in offered if adopted is None or t.target.id in adopted]
-    refused = [f"- {code(target)}: {code(reason)}" for target, reason in (left_out or {}).items()]
     command = shlex.join(["pytest", "--kernelllm", *(target.target.id for target in offered)])
     if len(command) > 280:
         command = "pytest --kernelllm --kernelllm-only"
@@ -98,11 +93,6 @@ def pull_request_section(
         _table_head("largest error / allowed"),
         *(_row(t, _error(t.winner)) for t in offered),
         "",
-        *(
-            ["**Left out**, because a check of this action refused the kernel:", "", *refused, ""]
-            if refused
-            else []
-        ),
         "**Checked.** Outputs against the original in float64, at several sizes, with fresh, stressed and special values; "
         "no writes outside of tensors; inputs kept; the work done by the kernels themselves. Outside of what was verified "
         "(shapes, dtypes, modes: `SUPPORTS` in each file) the original runs.",

@@ -1,17 +1,11 @@
-"""JSON Schema of what is published, derived from the records so that the two cannot drift apart.
-
-``python -m pytest_kernelllm.report.schema docs/schema`` writes the files.
-"""
+"""JSON Schema of what is published, derived from the records so that the two cannot drift apart."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import sys
 import types
 import typing
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal
 
 from kernelllm_judge.core.records import SCHEMA, Record, Verdict
@@ -66,14 +60,3 @@ def report_schema() -> dict[str, Any]:
 def verdict_schema() -> dict[str, Any]:
     """Returns the schema of ``kernelllm verify --json``; with ``--pairs`` each line has a ``name`` besides."""
     return {"$schema": DRAFT, "title": "pytest-kernelllm verdict", **schema_of(Verdict)}
-
-
-def write_schemas(folder: Path) -> None:
-    """Writes ``report.json`` and ``verdict.json``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, schema in (("report", report_schema()), ("verdict", verdict_schema())):
-        (folder / f"{name}.json").write_text(json.dumps(schema, indent=1) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    write_schemas(Path(sys.argv[1]))

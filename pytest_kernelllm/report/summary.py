@@ -29,12 +29,7 @@ def write_summary(
     """Writes the closing section to pytest's terminal reporter.
 
     Args:
-        terminal: pytest's ``TerminalReporter``.
-        store: the store's folder.
-        outcomes: of all candidates of all targets.
-        patches: path of the patch by ``Target.id``.
-        problems: sentences about damaged or unwritable entries.
-        scores: lines about how often candidates were right (the hook ``pytest_kernelllm_summary``).
+        scores: lines of a project's or a plugin's own (the hook ``pytest_kernelllm_summary``).
         usage: how busy a GPU's slots were; None without one, and where nothing was judged.
         stale: ``Target.id`` of each target that changed since its kernel was adopted.
         recorded: what was remembered of this run's adopted kernels.

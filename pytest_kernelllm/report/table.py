@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
@@ -23,10 +24,6 @@ def render_table(
     """Returns the closing table as text.
 
     Args:
-        outcomes: of all candidates of all targets.
-        patches: path of the patch by ``Target.id``.
-        width: columns of the terminal.
-        color: whether to use terminal colours.
         stale: ``Target.id`` of each target that changed since its kernel was adopted.
     """
     timed = any(o.verdict and o.verdict.timing for o in outcomes)
@@ -105,11 +102,4 @@ def _ratio(ratio: Ratio | None) -> str:
 
 
 def _roofline(timing: Sequence[Timing]) -> str:
-    return f"{_mean([t.roofline_share for t in timing]):.0%}" if timing else "–"
-
-
-def _mean(values: Sequence[float]) -> float:
-    product = 1.0
-    for value in values:
-        product *= value
-    return float(product ** (1 / len(values)))
+    return f"{math.prod(t.roofline_share for t in timing) ** (1 / len(timing)):.0%}" if timing else "–"

@@ -29,8 +29,6 @@ def set_kernel(source: bytes, target: Target, kernel: str, root: Path) -> bytes:
     Args:
         source: the file's bytes; encoding, byte order mark, line ends and a missing last line end are kept.
         target: its marker is edited; it is found by the target's name, so lines above it may have changed.
-        kernel: dotted path of the kernel module.
-        root: the project root, to which ``target.path`` is relative.
 
     Raises:
         EditError: there is no such marker, or it cannot be edited safely.

@@ -36,12 +36,7 @@ def figures(verdict: Verdict) -> dict[str, str]:
 
 
 def slower_than_compile(target: str, verdict: Verdict) -> str:
-    """Returns one line that warns of a kernel that ``torch.compile`` beats; empty for any other.
-
-    Args:
-        target: the name of the target.
-        verdict: of its kernel.
-    """
+    """Returns one line that warns of a kernel that ``torch.compile`` beats; empty for any other."""
     ratio = verdict.speedup_compiled
     if ratio is None or ratio.value >= 1.0:
         return ""

@@ -36,7 +36,6 @@ def change_files(root: Path, changes: Mapping[str, FileChange]) -> None:
     New files come first and deletions last, so that no marker names a missing kernel even if the process is killed.
 
     Args:
-        root: the project root.
         changes: by POSIX path relative to ``root``; existing permission bits and links are kept.
 
     Raises:

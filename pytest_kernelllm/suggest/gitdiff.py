@@ -15,7 +15,6 @@ def git_patch(changes: Mapping[str, Change], prefix: str = "") -> bytes:
     """Returns a patch for ``git apply``.
 
     Args:
-        changes: by path, POSIX form.
         prefix: path from the top of the work tree to the folder that the paths are relative to: ``""`` or ``"sub/"``.
     """
     return b"".join(_file_patch(prefix + path, *change) for path, change in sorted(changes.items()))

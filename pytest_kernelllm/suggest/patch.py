@@ -74,9 +74,7 @@ def suggestion(
     """Returns the change that adopts a candidate for a target; None if it is adopted already, whatever its figures.
 
     Args:
-        root: the project root.
         target: as scanned; its file may have changed since, except for the marker.
-        candidate: its source becomes the kernel module.
         targets: all targets of the project, so that no two kernels get the same file.
         folder: where new kernel modules go, see ``place``.
         style: formats what changes; without one kernel modules keep their layout, and edits are as short as can be.

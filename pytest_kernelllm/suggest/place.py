@@ -40,8 +40,6 @@ def place(root: Path, target: Target, targets: Iterable[Target] = (), folder: st
     longer names: with the name of their file, and with digits of a hash if that is equal as well.
 
     Args:
-        root: the project root.
-        target: the kernel's target.
         targets: the known targets of the project; kernel files of other targets on disk count as well.
         folder: for new kernels: a name, for a folder beside each target's file, or a path with ``/`` from the
             project root, for one common folder.

@@ -40,8 +40,6 @@ def reversal(
     """Plans the changes that revert adoptions; nothing is written yet.
 
     Args:
-        root: the project root.
-        chosen: adopted targets.
         targets: all targets of the project, including the chosen ones.
         force: also delete kernel modules that were edited by hand.
         style: formats edited files that are formatted now; without one only the argument goes.

@@ -72,13 +72,7 @@ class Style:
             return source
 
     def edited(self, path: str, before: bytes, after: bytes) -> bytes:
-        """Returns an edited file, formatted if it was so before the edit, and can be; else as it is.
-
-        Args:
-            path: relative to the project root.
-            before: the file before the edit.
-            after: the file after it.
-        """
+        """Returns an edited file, formatted if it was so before the edit, and can be; else as it is."""
         try:
             if before == after or self._formatted(path, before) != before:
                 return after

@@ -27,9 +27,6 @@ def write_suggestions(
 
     Args:
         store: its folder receives the patches, its ``problems`` the targets that cannot be edited.
-        root: project root.
-        outcomes: of all candidates of all targets.
-        folder: for new kernel modules, see ``place``.
         timed_only: whether kernels whose speed was not measured get no patch.
 
     Returns:

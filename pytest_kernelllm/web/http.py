@@ -55,7 +55,6 @@ class Http:
             limits: ``connect`` and ``idle`` apply here.
             token: sent as a bearer token; it takes precedence over ``login``.
             login: ``user:password``.
-            headers: sent with every request.
 
         Raises:
             Fault: the token would travel over an open network unencrypted.

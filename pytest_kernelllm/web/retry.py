@@ -80,8 +80,6 @@ class Retry:
         """Create the retries.
 
         Args:
-            limits: how many tries, and for how long.
-            clock: measures the waiting.
             waiting: called from time to time before a pause, with a clause that begins with a verb: the server is
                 starting up, or failed for a passing reason.
             hint: added to the first clause about starting up.

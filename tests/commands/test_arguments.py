@@ -30,7 +30,6 @@ NOTHING = {
 MISSING = {
     "scan": "no file or folder nope.py",
     "generate": "no file nope.py",
-    "repl": "unrecognized arguments: nope.py",
     "verify": "no file nope.py",
     "verify layers.py": "no file nope.py",
     "verify --pairs": "no folder nope.py",
@@ -44,7 +43,7 @@ MISSING = {
     "store show": "No verdict's hash starts with 'nope.py'",
     "store runs": "No recorded run is called 'nope.py'",
     "store gc": "there is no nope.py",
-    "doctor": "no file nope.py",
+    "doctor": "unrecognized arguments: nope.py",
     "explain": "no file nope.py",
 }
 

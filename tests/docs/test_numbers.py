@@ -16,7 +16,6 @@ from kernelllm_judge.shared.buffers import GUARD
 from kernelllm_judge.timing import timing
 from kernelllm_judge.truth import honest
 from kernelllm_judge.truth.rows import ROW
-from pytest_kernelllm.beside.optimize.graphs import MOST
 from pytest_kernelllm.pool.engine import MEMORY, PER_GPU
 from pytest_kernelllm.store import hub
 from pytest_kernelllm.store.signing import SHORTEST
@@ -69,7 +68,6 @@ STATED = {
         f"Up to {WORDS[PER_GPU]} judging processes",
         f"less than {MEMORY >> 30} GiB of free memory",
     ],
-    "how-to/optimize-model.md": [f"At most {MOST} forms"],
     "how-to/share-the-store.md": [
         f"at least {SHORTEST} characters",
         f"at most {hub.LARGEST >> 20} MiB each and {hub.MOST:,} of them",

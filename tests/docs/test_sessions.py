@@ -72,7 +72,7 @@ def test_rewards(tmp_path):
 
 
 def test_export(project):
-    assert replay(page("how-to/export.md"), project) == 5
+    assert replay(page("how-to/export.md"), project) == 4
 
 
 def test_judging_from_python(tmp_path):
@@ -85,7 +85,7 @@ def test_ranking_a_model(tmp_path):
 
 def test_optimize_model(tmp_path):
     interpreted = {"KERNELLLM_INTERPRET": "1", "TRITON_INTERPRET": "1"}
-    assert replay(page("how-to/optimize-model.md"), tmp_path, **interpreted) == 4
+    assert replay(page("how-to/optimize-model.md"), tmp_path, **interpreted) == 2
 
 
 def test_training_with_kernels(tmp_path):

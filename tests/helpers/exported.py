@@ -98,9 +98,6 @@ class Project:
         name = f"{self.name.replace('_', '-')}-x"
         return self.run("--to", "hf-kernels", "hf", "--name", name, *arguments)
 
-    def check(self, folder: str = "hf") -> Done:
-        return self.run("--check", folder)
-
     def run(self, *arguments: str) -> Done:
         """``kernelllm export``, in this process: importing torch each time takes longer than all else."""
         out, err = io.StringIO(), io.StringIO()

@@ -12,7 +12,6 @@ from jsonschema import validate
 from pytest_kernelllm.cli import main
 from pytest_kernelllm.report.html.code import difference, highlighted, visible, wrong_line
 from pytest_kernelllm.report.html.page import render_page, write_page
-from pytest_kernelllm.report.html.plots import RooflinePoint, roofline
 from pytest_kernelllm.report.html.view import view
 from pytest_kernelllm.report.json import write_report
 from pytest_kernelllm.report.read import read_report
@@ -66,10 +65,10 @@ def test_a_folder_in_place_of_the_page_is_one_sentence(tmp_path, capsys):
 
 
 def test_a_missing_package_is_an_error_before_anything_runs(pytester, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "jinja2", None)
     result = pytester.runpytest_inprocess("--kernelllm", "--kernelllm-html=page.html")
     result.stderr.fnmatch_lines(
-        "ERROR: The HTML report needs matplotlib; run `pip install 'pytest-kernelllm[[]html[]]'`."
+        "ERROR: The HTML report needs jinja2; run `pip install 'pytest-kernelllm[[]html[]]'`."
     )
     assert result.ret == pytest.ExitCode.USAGE_ERROR
 
@@ -161,15 +160,6 @@ def test_numbers_that_are_not_finite_and_ratios_of_nothing_give_a_page():
     page = render_page(pages.report(pages.target("Odd", right, best=right), environment=pages.GPU))
     for style in re.findall(r'style="(?:left|width)[^"]*"', page):
         assert all(0 <= float(number) <= 100 for number in re.findall(r"(-?[\d.]+)%", style)), style
-
-
-@pytest.mark.parametrize("most, named", [(400.0, True), (40_000.0, False)])
-def test_lines_too_near_to_each_other_have_no_names(most, named):
-    drawn = roofline(
-        [RooflinePoint("one", "#target-0", 5.0, 10.0), RooflinePoint("two", "#target-1", most, most)]
-    )
-    assert "100 %" in drawn
-    assert ("50 %" in drawn, "25 %" in drawn) == (named, named)
 
 
 def test_source_is_escaped_line_by_line_and_the_wrong_line_is_marked():

@@ -13,4 +13,4 @@ PUBLISHED = Path(__file__).parents[2] / "docs" / "schema"
 def test_the_published_schema_is_what_the_records_say(name, schema):
     jsonschema.Draft202012Validator.check_schema(schema)
     published = json.loads((PUBLISHED / f"{name}.json").read_text())
-    assert published == schema, "run: python -m pytest_kernelllm.report.schema docs/schema"
+    assert published == schema, "run: python -m pytest_kernelllm.beside.passk.schema docs/schema"

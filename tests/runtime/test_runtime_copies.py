@@ -14,7 +14,8 @@ from adopting import TORCH_BODY, X, kernel_text, ran, used
 from torch import nn
 from torch.func import functional_call
 
-from kernelllm_runtime.kernel import Kernel, Unavailable
+from kernelllm_runtime.any_kernel import Unavailable
+from kernelllm_runtime.kernel import Kernel
 
 pytestmark = pytest.mark.filterwarnings("error::pytest_kernelllm.runtime.KernelLLMWarning")
 

@@ -62,7 +62,7 @@ def test_a_file_is_named_from_where_the_user_stands(root: Path, monkeypatch: pyt
 @pytest.mark.parametrize("name", ["Frist", "pkg/layers.py::Frist", "nope.py", "nope.py::First", "::First"])
 @pytest.mark.parametrize(
     "command",
-    [["apply"], ["revert"], ["generate"], ["doctor"], ["export", "out", "--to=hf-kernels", "--only"]],
+    [["apply"], ["revert"], ["generate"], ["export", "out", "--to=hf-kernels", "--only"]],
     ids=lambda c: c[0],
 )
 def test_what_means_nothing_is_said_with_the_nearest(

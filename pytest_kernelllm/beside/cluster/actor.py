@@ -25,14 +25,7 @@ class JudgingActor:
     """Does one job at a time on the CPUs and the GPU that Ray gave to its actor."""
 
     def __init__(self, module: str, handshake: dict[str, Any], stage_seconds: float, threads: int) -> None:
-        """Makes the actor; its judging process starts with the first job.
-
-        Args:
-            module: the judging process's, as for ``ProcessSlot``.
-            handshake: a ``Handshake`` with the driver's environment.
-            stage_seconds: how long the process may stay in a stage that it reports.
-            threads: that one judging process should use.
-        """
+        """Makes the actor; its judging process starts with the first job."""
         given = Handshake.from_json(handshake)
         self._environment = find_environment(given.environment.device, given.environment.arch)
         gpu = find_gpu() if given.environment.device == "cuda" else None
@@ -50,7 +43,6 @@ class JudgingActor:
 
         Args:
             job: its ``root`` is the driver's, in whose place this node has the files.
-            files: what the target needs to be imported, by absolute path on the driver.
         """
         for path, content in files.items():
             file = self._here(path)

@@ -37,11 +37,7 @@ class RayEngine(Engine):
         Args:
             settings: the cluster's address, the slots that all pytest-xdist workers together use at most (0: all of them), and
                 how long a process may stay in a stage that it reports.
-            module: the judging process's, as for ``ProcessSlot``.
-            handshake: with the environment that nodes must have.
             per_gpu: slots of a GPU at most, or of a node without one.
-            worker: which of pytest-xdist's workers this is.
-            workers: how many there are.
         """
         limit = settings.workers
         own = max(1, (worker + 1) * limit // workers - worker * limit // workers) if limit else sys.maxsize

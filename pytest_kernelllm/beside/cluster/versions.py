@@ -40,8 +40,9 @@ class NodeChecks:
         self._lock = threading.Lock()
         self._refused: dict[str, str] = {}
         """By the node's id, why it is not used."""
-        self._reported: set[str] | None = None
-        """The nodes that were reported; None until a node is used."""
+        self._unsaid: list[str] = []
+        """Sentences that wait until a node is used."""
+        self._used = False
 
     def raise_if_refused(self, slot: RaySlot) -> None:
         """Raises ``CannotStart`` if the slot's node was refused before."""
@@ -62,20 +63,19 @@ class NodeChecks:
         if different:
             raise self.refused(slot, ", ".join(different))
         with self._lock:
-            self._reported = self._reported or set()
-            self._report(self._reported)
+            self._used = True
+            self._report()
 
     def refused(self, slot: RaySlot, why: str) -> CannotStart:
         """Stops using the slot's node, and returns the error that says so."""
         sentence = f"node {slot.name} is not used because {why}"
         with self._lock:
-            self._refused.setdefault(slot.node, sentence)
-            if self._reported is not None:
-                self._report(self._reported)
+            if slot.node not in self._refused:
+                self._refused[slot.node] = sentence
+                self._unsaid.append(f"{sentence[0].upper()}{sentence[1:]}.")
+            self._report()
         return CannotStart(sentence)
 
-    def _report(self, reported: set[str]) -> None:
-        for node, sentence in self._refused.items():
-            if node not in reported:
-                reported.add(node)
-                self._say(f"{sentence[0].upper()}{sentence[1:]}.")
+    def _report(self) -> None:
+        while self._used and self._unsaid:
+            self._say(self._unsaid.pop(0))

@@ -7,12 +7,11 @@ from pathlib import Path
 
 from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.core.output_file import output_file
+from kernelllm_runtime.source.resolve import label
 from pytest_kernelllm.beside.kernelbook.files import is_data_set
 from pytest_kernelllm.beside.kernelbook.read import references
-from pytest_kernelllm.beside.passk.command import Requested, measure, scan_problems
-from pytest_kernelllm.beside.passk.dataset import DATASET, fetch_problems
-from pytest_kernelllm.beside.passk.errors import BenchError
-from pytest_kernelllm.beside.passk.problems import LEVELS, Problem, find_problems, parse_levels
+from pytest_kernelllm.beside.passk.command import measure
+from pytest_kernelllm.beside.passk.problems import LEVELS, BenchError, Problem, find_problems, parse_levels
 from pytest_kernelllm.commands.common import (
     OK,
     UNJUDGED,
@@ -50,16 +49,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="LEVELS",
         help="run over KernelBench's problems instead of paths, such as 1,2 (default: levels 1 to 3)",
     )
-    parser.add_argument("--kernelbench-path", metavar="DIR", help="take the problems from this checkout")
     parser.add_argument(
-        "--kernelbench-revision",
-        metavar="COMMIT",
-        help=f"fetch the problems from the data set {DATASET} at this commit",
-    )
-    parser.add_argument(
-        "--kernelbench-results",
-        metavar="DIR",
-        help="write eval_results.json for each level, and baseline.json, as KernelBench's own scripts do",
+        "--kernelbench-path", metavar="DIR", help="the checkout of KernelBench that holds them"
     )
     parser.add_argument("-k", "--samples", type=int, metavar="K", help="completions per target (default 4)")
     parser.add_argument(
@@ -72,9 +63,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", metavar="FILE", type=output_file, help="write all figures as JSON; - is standard output"
     )
-    parser.add_argument(
-        "--plot", metavar="FILE", type=output_file, help="draw pass@k over k: FILE.svg or FILE.png"
-    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -85,15 +73,7 @@ def run(options: argparse.Namespace) -> int:
         say(*found.problems)
         if not found.targets:
             raise CommandError(f"There is no target in {' '.join(options.paths)}.")
-        requested = Requested(
-            found,
-            problems,
-            at=options.at,
-            out=options.json,
-            plot=Path(options.plot) if options.plot else None,
-            eval_results=Path(options.kernelbench_results) if options.kernelbench_results else None,
-        )
-        whole = measure(Path.cwd(), settings, requested)
+        whole = measure(Path.cwd(), settings, found, problems, options.at, options.json)
     except (BenchError, SessionError, GenerateError) as error:
         raise CommandError(str(error)) from None
     return OK if whole and not found.problems else UNJUDGED
@@ -103,10 +83,8 @@ def _targets(options: argparse.Namespace, settings: Settings) -> tuple[Scan, dic
     """The targets of the paths; or KernelBench's, with its problems by ``Target.path``."""
     root = Path.cwd()
     if options.kernelbench is None:
-        if given := [
-            name for name in ("path", "revision", "results") if getattr(options, f"kernelbench_{name}")
-        ]:
-            raise CommandError(f"--kernelbench-{given[0]} goes with --kernelbench.")
+        if options.kernelbench_path:
+            raise CommandError("--kernelbench-path goes with --kernelbench.")
         if not options.paths:
             raise CommandError("bench takes files and folders, or --kernelbench.")
         for path in options.paths:
@@ -115,15 +93,17 @@ def _targets(options: argparse.Namespace, settings: Settings) -> tuple[Scan, dic
         return _of_paths([Path(path) for path in options.paths], Store(root, settings.store).path), {}
     if options.paths:
         raise CommandError(
-            f"--kernelbench takes its problems from --kernelbench-path or --kernelbench-revision, not from {options.paths[0]}."
+            f"--kernelbench takes its problems from --kernelbench-path, not from {options.paths[0]}."
         )
     levels = parse_levels(options.kernelbench)
-    if options.kernelbench_path:
-        folder = Path(options.kernelbench_path)
-    else:
-        kept = Store(root, settings.store).path / "kernelbench"
-        folder = fetch_problems(options.kernelbench_revision, levels, kept, say)
-    return scan_problems(find_problems(folder, levels), root)
+    if not options.kernelbench_path:
+        raise CommandError(
+            "Name KernelBench's problems: --kernelbench-path DIR, a checkout of "
+            "https://github.com/ScalingIntelligence/KernelBench."
+        )
+    problems = find_problems(Path(options.kernelbench_path), levels)
+    by_path = {label(path.absolute(), root.absolute()): problem for path, problem in problems.items()}
+    return scan(problems, root, kernelbench=True), by_path
 
 
 def _of_paths(paths: list[Path], store: Path) -> Scan:

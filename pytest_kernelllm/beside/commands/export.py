@@ -21,21 +21,14 @@ from pytest_kernelllm.core.words import say
 from pytest_kernelllm.discover.scan import scan
 from pytest_kernelllm.store import Store
 
-HELP = (
-    "Export verified kernels: to the layout of Hugging Face's kernels library, or as a data set in KernelBook's form; "
-    "or check an exported folder."
-)
+HELP = "Export verified kernels: to the layout of Hugging Face's kernels library, or as a data set in KernelBook's form."
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
+    parser.add_argument("place", metavar="OUT", help="folder of the export; for kernelbook a file: OUT.jsonl")
     parser.add_argument(
-        "place", metavar="OUT", help="folder of the export; for kernelbook a file: OUT.jsonl or OUT.parquet"
-    )
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--to", choices=("hf-kernels", "kernelbook"), help="form of the export")
-    what.add_argument(
-        "--check", action="store_true", help="report whether the folder OUT is unchanged since the export"
+        "--to", choices=("hf-kernels", "kernelbook"), required=True, help="form of the export"
     )
     parser.add_argument(
         "--only",
@@ -55,11 +48,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs the command; exit code 1 if nothing could be exported, or the folder was changed after the export."""
+    """Runs the command; exit code 1 if nothing could be exported."""
     place = Path(options.place)
     try:
-        if options.check:
-            return _check(place)
         return _data_set(options, place) if options.to == "kernelbook" else _package(options, place)
     except SessionError as error:
         raise CommandError(str(error)) from None
@@ -70,12 +61,13 @@ def _data_set(options: argparse.Namespace, file: Path) -> int:
     for name in ("name", "version"):
         if getattr(options, name) is not None:
             raise CommandError(f"--{name} goes with --to hf-kernels.")
+    if file.suffix != ".jsonl":
+        raise CommandError(f"{file} must end in .jsonl.")
     _need_torch()
     from pytest_kernelllm.beside.kernelbook.export import rows_of
-    from pytest_kernelllm.beside.kernelbook.files import check_writable, write
+    from pytest_kernelllm.beside.kernelbook.files import write
     from pytest_kernelllm.beside.kernelbook.origin import licence
 
-    check_writable(file)
     root = Path.cwd()
     licences = (licence(root, options.license),)
     settings = settings_of(options)
@@ -132,20 +124,6 @@ def _package(options: argparse.Namespace, folder: Path) -> int:
     for each in exports:
         print(f"exported {each.layer}: {each.target.id}")
     return OK
-
-
-def _check(folder: Path) -> int:
-    import hashlib
-
-    from pytest_kernelllm.beside.export.folder import SUMS, check
-
-    problems = check(folder)
-    for problem in problems:
-        print(problem)
-    if not problems:
-        digest = hashlib.sha256((folder / SUMS).read_bytes()).hexdigest()
-        print(f"{folder} is unchanged since the export; {SUMS} itself has sha256 {digest}")
-    return REJECTED if problems else OK
 
 
 def _targets(named: list[str]) -> list[Target]:

@@ -69,11 +69,7 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(target.to_json()) if options.json else plain)
     say(*found.problems)
     if not found.targets and not found.problems:
-        from pytest_kernelllm.discover.notebooks import marked_notebooks
-
-        notebooks = [each for path in paths if path.is_dir() for each in marked_notebooks(path)]
-        hint = f"; {notebooks[0]} is a notebook: move its class to a .py file" if notebooks else ""
-        say(f"no @triton_candidate in {' '.join(options.paths)}{hint}")
+        say(f"no @triton_candidate in {' '.join(options.paths)}")
     return OK if found.targets else REJECTED
 
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
-from collections import Counter
-from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Self
 
 from kernelllm_judge.core.output_file import output_file
 from kernelllm_judge.core.records import Verdict
@@ -58,9 +55,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     add_judge_options(parser)
     parser.add_argument(
-        "--durations", action="store_true", help="print what the seconds of the verdicts were spent on"
-    )
-    parser.add_argument(
         "--json",
         metavar="FILE",
         type=output_file,
@@ -80,21 +74,14 @@ def run(options: argparse.Namespace) -> int:
         if options.pairs and is_data_set(Path(options.pairs)):
             return _rows(Path(options.pairs), settings, options)
         if options.pairs:
-            return _many(_pairs(Path(options.pairs)), settings, options)
+            return _many(find_pairs(Path(options.pairs)), settings, options)
         return _one(
             Pair(Path(options.files[1]).stem, options.files[0], Path(options.files[1])), settings, options
         )
     except (VerifyError, KernelBookError) as error:
         raise CommandError(str(error)) from None
-
-
-def _pairs(folder: Path) -> list[Pair]:
-    if not folder.is_dir():
-        raise CommandError(f"There is no folder {folder}.")
-    found = find_pairs(folder)
-    if not found:
-        raise CommandError(f"{folder} has no subfolders; each holds one pair: reference.py and candidate.py.")
-    return found
+    except OSError as error:
+        raise CommandError(f"{error.filename or options.json} cannot be used ({error.strerror}).") from None
 
 
 def _rows(file: Path, settings: Settings, options: argparse.Namespace) -> int:
@@ -121,8 +108,6 @@ def _one(pair: Pair, settings: Settings, options: argparse.Namespace) -> int:
         _show(verdict)
         if options.json:
             Path(options.json).write_text(text + "\n", encoding="utf-8")
-    if options.durations:
-        _show_durations([verdict])
     return {"accepted": OK, "rejected": REJECTED, "inconclusive": UNJUDGED}[verdict.verdict]
 
 
@@ -135,83 +120,31 @@ def _show(verdict: Verdict) -> None:
         why = f" ({verdict.addresses.why})" if verdict.addresses.why else ""
         print(f"  addresses: {verdict.addresses.in_words()}{why}")
     for timing in verdict.timing:
-        s, compiled = timing.speedup, timing.speedup_compiled
-        print(
-            f"  {timing.name}: {timing.kernel.p50:.1f} µs, eager {timing.eager.p50:.1f} µs, "
-            f"{s.value:.2f}x [{s.low:.2f}, {s.high:.2f}]"
-            + (f", torch.compile {timing.compiled.p50:.1f} µs, " if timing.compiled else "")
-            + (f"{compiled.value:.2f}x [{compiled.low:.2f}, {compiled.high:.2f}]" if compiled else "")
-            + (f", {timing.note}" if timing.note else "")
-        )
+        line = f"  {timing.name}: {timing.kernel.p50:.1f} µs"
+        for name, time, s in (
+            ("eager", timing.eager, timing.speedup),
+            ("torch.compile", timing.compiled, timing.speedup_compiled),
+        ):
+            if time and s:
+                line += f", {name} {time.p50:.1f} µs, {s.value:.2f}x [{s.low:.2f}, {s.high:.2f}]"
+        print(line + (f", {timing.note}" if timing.note else ""))
 
 
 def _many(given: list[Pair], settings: Settings, options: argparse.Namespace) -> int:
     from pytest_kernelllm.report.progress import live_progress
 
     counts = {"accepted": 0, "rejected": 0, "inconclusive": 0}
-    verdicts: list[Verdict] = []
     to_file = options.json and options.json != "-"
     with (
-        _Lines(Path(options.json) if to_file else None) as lines,
+        Path(options.json).open("w", encoding="utf-8", buffering=1) if to_file else nullcontext() as file,
         live_progress(len(given)) as (_, advance),
     ):
 
         def done(judged: Judged) -> None:
             counts[judged.verdict.verdict] += 1
-            if not judged.same_as:
-                verdicts.append(judged.verdict)
-            lines.write(judged.to_line() if options.json else judged.in_words())
-            advance(not judged.same_as)
+            print(judged.to_line() if options.json else judged.in_words(), file=file, flush=True)
+            advance()
 
         verify_all(given, settings, done, options.reject_below)
-    if lines.failure:
-        raise CommandError(f"{options.json} cannot be written ({lines.failure}); the other lines are above.")
     say(", ".join(f"{n} {name}" for name, n in counts.items()))
-    if options.durations:
-        _show_durations(verdicts)
     return UNJUDGED if counts["inconclusive"] else REJECTED if counts["rejected"] else OK
-
-
-class _Lines:
-    """Writes lines to a file; once that fails, to standard output. Close it with ``with``."""
-
-    def __init__(self, path: Path | None) -> None:
-        """Opens the file for writing; None is standard output.
-
-        Raises:
-            OSError: it cannot be opened.
-        """
-        self.failure = ""
-        """Why the file could not be written; empty while it could."""
-        self._file = path.open("wb", buffering=0) if path else None
-
-    def __enter__(self) -> Self:
-        """Returns itself."""
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        """Closes the file."""
-        if self._file is not None:
-            self._file.close()
-
-    def write(self, line: str) -> None:
-        """Writes a line at once."""
-        if self._file is not None and not self.failure:
-            try:
-                left = f"{line}\n".encode()
-                while left:
-                    left = left[self._file.write(left) :]
-                return
-            except OSError as error:
-                self.failure = error.strerror or str(error)
-        print(line, flush=True)
-
-
-def _show_durations(verdicts: Sequence[Verdict]) -> None:
-    """Prints the seconds of all verdicts together by part, on standard error."""
-    parts: Counter[str] = Counter()
-    for verdict in verdicts:
-        parts.update(verdict.durations)
-    rest = sum(verdict.seconds for verdict in verdicts) - sum(parts.values())
-    for name, seconds in [*parts.most_common(), ("everything else", rest)]:
-        print(f"{seconds:9.3f} s  {name}", file=sys.stderr)

@@ -46,11 +46,6 @@ class Export:
 def choose(root: Path, target: Target, records: Iterable[KernelRecord]) -> Export:
     """Returns the kernel to export for a target; imports the target's file.
 
-    Args:
-        root: the project root.
-        target: as the scan found it.
-        records: the store's verdicts.
-
     Raises:
         NotExported: there is no verified kernel for the target's current source, or a layer cannot contain it.
     """

@@ -1,4 +1,4 @@
-"""Writes and checks an export on disk, leaving other files in the folder alone."""
+"""Writes an export to disk, leaving other files in the folder alone."""
 
 from __future__ import annotations
 
@@ -44,30 +44,6 @@ def write(folder: Path, files: Mapping[str, bytes]) -> None:
             write_atomic(folder / name, content)
     except OSError as error:
         raise ExportError(f"{folder}: the export cannot be written ({error}).") from None
-
-
-def check(folder: Path) -> list[str]:
-    """Returns a sentence for each difference from the export that ``SHA256SUMS`` lists.
-
-    Compiled bytecode, which Python adds when an export is used, is ignored.
-
-    Raises:
-        ExportError: the folder is not an export.
-    """
-    if not (folder / SUMS).is_file():
-        raise ExportError(f"{folder} is not an export: it has no {SUMS}.")
-    listed = _listed(folder)
-    problems = []
-    for name, digest in sorted(listed.items()):
-        found = _digest(folder, name)
-        if found != digest:
-            problems.append(f"{folder / name} {'was changed' if found else 'is missing'}.")
-    for path in sorted((folder / "build").rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        file = path.is_symlink() or not path.is_dir()
-        if file and "__pycache__" not in path.parts and name not in listed:
-            problems.append(f"{path} is not part of the export.")
-    return problems
 
 
 def _listed(folder: Path) -> dict[str, str]:

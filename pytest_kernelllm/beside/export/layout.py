@@ -8,8 +8,7 @@
       build/torch-cuda/
         metadata.json  __init__.py  layers.py
         scale.py                    the kernel module
-        guard.py  ambient.py  classes.py  domain.py  methods.py  record.py  targets.py
-        names.py  texts.py  functions.py  objects.py
+        guard.py  dispatch.py  …    what keeps a kernel inside its domain: parts of the runtime
 """
 
 from __future__ import annotations
@@ -37,11 +36,14 @@ _SHIPPED = {
     "guard": Path(__file__).parent / "shipped" / "guard.py",
     **{
         name: _RUNTIME / f"{name}.py"
-        for name in ("ambient", "classes", "domain", "leaves", "methods", "record", "targets")
+        for name in (
+            *("adopted", "ambient", "any_kernel", "classes", "dispatch", "domain", "forms", "generated"),
+            *("leaves", "methods", "parameters", "record", "scope", "second_order", "targets", "watch"),
+        )
     },
     **{
         name: _RUNTIME / "pins" / f"{name}.py"
-        for name in ("names", "texts", "functions", "objects", "settings")
+        for name in ("names", "texts", "functions", "objects", "settings", "unchanged")
     },
 }
 _OURS = re.compile(r"^from kernelllm_runtime\.(?:\w+\.)*(\w+) import ", re.MULTILINE)
@@ -61,10 +63,6 @@ class Package:
 
 def render(package: Package, exports: Sequence[Export]) -> dict[str, bytes]:
     """Returns the files of an export by POSIX path, the checksums last.
-
-    Args:
-        package: name, version and licence.
-        exports: the kernels; at least one.
 
     Raises:
         NotExported: two classes have the same name.

@@ -35,7 +35,7 @@ with use_kernel_mapping({{"{layer}": {{"cuda": repository}}}}):
     model = kernelize(model, mode=Mode.INFERENCE, device="cuda")
 ```
 
-`sha256sum --check SHA256SUMS`, or `kernelllm export --check .`, checks that the files are unchanged since the export. A
+`sha256sum --check SHA256SUMS` checks that the files are unchanged since the export. A
 change of the class's own source is detected when the layer is used; a change in code that it calls is not.
 """
 

@@ -50,11 +50,6 @@ def rows_of(
     """Returns a row for each target that has a verified kernel; imports the targets' files, and judges.
 
     Args:
-        root: the project root.
-        targets: as the scan found them.
-        records: the store's verdicts.
-        licences: of the project's modules.
-        settings: where to judge the pairs, and how long.
         left_out: called with a sentence for each target that gets no row.
 
     Raises:

@@ -1,8 +1,7 @@
-"""Reads and writes a data set's file: JSON lines, or Parquet through pyarrow."""
+"""Reads a data set's file, JSON lines or Parquet through pyarrow, and writes JSON lines."""
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,29 +31,16 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Writes rows to a file, which is replaced as a whole.
+    """Writes rows as JSON lines to a file, which is replaced as a whole.
 
     Raises:
         KernelBookError: it cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        content = _parquet(rows) if path.suffix == ".parquet" else _json_lines(rows)
-        write_atomic(path, content)
+        write_atomic(path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows).encode())
     except OSError as error:
         raise KernelBookError(f"{path} cannot be written: {error.strerror or error}.") from None
-
-
-def check_writable(path: Path) -> None:
-    """Refuses a file that cannot be written, before the work begins.
-
-    Raises:
-        KernelBookError: its name has another ending, or pyarrow is missing.
-    """
-    if path.suffix not in SUFFIXES:
-        raise KernelBookError(f"{path} must end in {' or '.join(SUFFIXES)}.")
-    if path.suffix == ".parquet":
-        _pyarrow()
 
 
 def _read_lines(path: Path) -> list[dict[str, Any]]:
@@ -81,23 +67,6 @@ def _read_parquet(path: Path) -> list[dict[str, Any]]:
     except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError):
         raise KernelBookError(f"{path} is not a Parquet file.") from None
     return rows
-
-
-def _json_lines(rows: Sequence[dict[str, Any]]) -> bytes:
-    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows).encode()
-
-
-def _parquet(rows: Sequence[dict[str, Any]]) -> bytes:
-    pyarrow, file = _pyarrow(), io.BytesIO()
-    text, number = pyarrow.string(), pyarrow.int64()
-    types = {"synthetic": pyarrow.bool_(), "uuid": number, "stars": number}
-    types["licenses"] = pyarrow.list_(text)
-    types["provenance"] = pyarrow.struct(
-        [(name, pyarrow.float64() if name == "speedup" else text) for name in rows[0]["provenance"]]
-    )
-    schema = pyarrow.schema([(name, types.get(name, text)) for name in rows[0]])
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows), schema), file)
-    return file.getvalue()
 
 
 def _pyarrow() -> Any:

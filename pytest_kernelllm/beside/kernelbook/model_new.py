@@ -18,10 +18,6 @@ _NO_ARGUMENTS = parse("def __init__(self):\n    super().__init__()")
 def model_new(python_code: str, kernel_module: str) -> str:
     """Returns a module with ``ModelNew``: the constructor of ``Model``, and the kernel module's ``forward``.
 
-    Args:
-        python_code: a self-contained module that defines ``Model``.
-        kernel_module: the kernels for it.
-
     Raises:
         KernelBookError: the kernels call a method of the class, or a name means one thing here and another there.
     """

@@ -23,18 +23,14 @@ def licence(root: Path, stated: str | None) -> str:
     Raises:
         KernelBookError: neither names one by an SPDX identifier or expression.
     """
-    if stated is not None:
-        if not _LICENSE.fullmatch(stated):
-            raise KernelBookError(f"--license takes an SPDX identifier such as Apache-2.0, not {stated!r}.")
-        return stated
-    found = _project(root).get("license")
+    found = stated if stated is not None else _project(root).get("license")
     if isinstance(found, dict):
         found = found.get("text")
     if isinstance(found, str) and _LICENSE.fullmatch(found):
         return found
     raise KernelBookError(
-        'pyproject.toml names no licence by its SPDX identifier (`license = "Apache-2.0"` in [project]); '
-        "name it with --license, because nobody can use pairs without one."
+        "Nobody can use pairs without a licence: --license, or `license` in [project] of pyproject.toml, "
+        "must be an SPDX identifier such as Apache-2.0."
     )
 
 

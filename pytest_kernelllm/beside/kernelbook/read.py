@@ -22,9 +22,7 @@ def references(path: Path, folder: Path, left_out: LeftOut) -> Path:
     """Returns a folder with a file for each row's ``python_code``, such as ``00012_SumAggregator.py``.
 
     Args:
-        path: the data set.
         folder: where such folders are kept, one for each content of a data set.
-        left_out: called with each row that is not in KernelBook's form.
 
     Raises:
         KernelBookError: the data set cannot be read, or the files cannot be written.

@@ -46,11 +46,7 @@ def row(
     """Returns a row: KernelBook's twelve columns in their order, and ``provenance``.
 
     Args:
-        pair: the two texts.
-        module_name: the class's own name.
         kernel_module: the kernel module that was verified in the project; KernelBook has the compiler's output there.
-        origin: project and licence.
-        provenance: who wrote the kernels, and where they were verified.
     """
     return {
         "entry_point": pair.entry_point,

@@ -8,23 +8,18 @@ that they give to classes, functions, parameters, variables and attributes of th
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
 from kernelllm_judge.core.program import UNREADABLE, parse, program_name
-from kernelllm_judge.core.syntax import (
-    assigned_names,
-    chain_of,
-    expression,
-    imports_of,
-    is_docstring,
-    rename,
-)
+from kernelllm_judge.core.syntax import assigned_names, expression, imports_of, is_docstring
 from pytest_kernelllm.models.prompt.scopes import free_roots
 
 TEST_PROBLEMS = Path(__file__).with_name("kernelbench.txt")
 """KernelBench's problems, each a line ``name level1/19_ReLU.py``, as its checkout names them."""
+
+_KEPT = frozenset(("__init__", "forward"))
 
 
 @cache
@@ -44,59 +39,44 @@ def same_program(code: str, class_name: str = "Model") -> str | None:
         tree = parse(code)
         if not any(isinstance(node, ast.ClassDef) and node.name == class_name for node in tree.body):
             return None
-        return program_name(ast.unparse(_normalised(tree, class_name)))
+        imports = {
+            name: ".".join(filter(None, (found.module, found.name)))
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for name, found in imports_of(node)
+        }
+        reached = ast.Module(_reached(tree, class_name), [])
+        return program_name(ast.unparse(_Normal(reached, imports).visit(reached)))
     except UNREADABLE:
         return None
 
 
-def _normalised(tree: ast.Module, class_name: str) -> ast.Module:
-    imports = {
-        name: ".".join(filter(None, (found.module, found.name)))
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for name, found in imports_of(node)
-    }
-    tree = _Plain(imports).visit(ast.Module(_reached(tree, class_name), []))
-    _number_attributes(tree, {path.partition(".")[0] for path in imports.values()})
-    _number_names(tree)
-    return tree
+def _reached(tree: ast.Module, class_name: str) -> list[ast.stmt]:
+    """The statements that a class needs, in their order; imports are written out where they are used."""
+    body = [node for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom)]
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            node.decorator_list = []  # the marker is one, and says how the class is called
+    needed, found = {class_name}, set[int]()
+    while more := {
+        number
+        for number, node in enumerate(body)
+        if number not in found and needed.intersection(assigned_names(node))
+    }:
+        found |= more
+        for number in more:
+            needed |= free_roots(body[number])
+    return [body[number] for number in sorted(found)]
 
 
-def _number_attributes(tree: ast.AST, modules: set[str]) -> None:
-    """Renames attributes and methods that the text defines, in the order in which they first appear."""
-    methods = [
-        n
-        for c in ast.walk(tree)
-        if isinstance(c, ast.ClassDef)
-        for n in c.body
-        if isinstance(n, ast.FunctionDef)
-    ]
-    stored = (
-        n.attr for n in _in_order(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
-    )
-    names = _numbered("attribute", [*stored, *(m.name for m in methods if m.name not in _KEPT)])
-    for method in methods:
-        method.name = names.get(method.name, method.name)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
-            chain = chain_of(node)
-            if chain is None or chain[0] not in modules:
-                node.attr = names.get(node.attr, node.attr)
+def _numbered(kind: str, names: Iterable[str]) -> dict[str, str]:
+    return {name: f"{kind}_{number}" for number, name in enumerate(dict.fromkeys(names))}
 
 
-def _number_names(tree: ast.Module) -> None:
-    """Renames variables and parameters of each function, and what the text defines at its top level."""
-    names = _numbered("name", [name for node in tree.body for name in assigned_names(node)])
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef):
-            node.name = names.get(node.name, node.name)
-        parts = node.body if isinstance(node, ast.ClassDef) else [node]
-        for part in parts:
-            inside = part if isinstance(part, ast.FunctionDef) else None
-            own = _numbered("local", _bound_in(inside)) if inside else {}
-            rename(part, {**names, **own})
-        for base in node.bases if isinstance(node, ast.ClassDef) else []:
-            rename(base, names)
+def _in_order(node: ast.AST) -> Iterator[ast.AST]:
+    yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _in_order(child)
 
 
 def _bound_in(function: ast.FunctionDef) -> Iterator[str]:
@@ -107,54 +87,49 @@ def _bound_in(function: ast.FunctionDef) -> Iterator[str]:
             yield node.id
 
 
-def _numbered(kind: str, names: Iterable[str]) -> dict[str, str]:
-    return {name: f"{kind}_{number}" for number, name in enumerate(dict.fromkeys(names))}
+class _Normal(ast.NodeTransformer):
+    """Removes what does not change the computation, writes imported names out, and numbers the text's own names.
 
+    Names are numbered in the order in which they first appear: attributes and methods, what stands at the top level, and
+    the parameters and variables of each function.
+    """
 
-_KEPT = frozenset(("__init__", "forward"))
-
-
-def _reached(tree: ast.Module, class_name: str) -> list[ast.stmt]:
-    """The statements that a class needs, in their order; imports are written out where they are used."""
-    body = [node for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom)]
-    needed, found = {class_name}, set[int]()
-    while more := {
-        number
-        for number, node in enumerate(body)
-        if number not in found and needed.intersection(assigned_names(node))
-    }:
-        found |= more
-        for number in more:
-            needed |= free_roots(_undecorated(body[number]))
-    return [body[number] for number in sorted(found)]
-
-
-def _undecorated(node: ast.stmt) -> ast.stmt:
-    """A class without its decorators: the marker is one, and says how the class is called."""
-    if isinstance(node, ast.ClassDef):
-        node.decorator_list = []
-    return node
-
-
-def _in_order(node: ast.AST) -> Iterator[ast.AST]:
-    yield node
-    for child in ast.iter_child_nodes(node):
-        yield from _in_order(child)
-
-
-class _Plain(ast.NodeTransformer):
-    """Removes what does not change the computation, and writes imported names out."""
-
-    def __init__(self, imports: dict[str, str]) -> None:
+    def __init__(self, tree: ast.Module, imports: Mapping[str, str]) -> None:
+        nodes = list(_in_order(tree))
+        stored = [n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)]
+        methods = [
+            n.name
+            for c in nodes
+            if isinstance(c, ast.ClassDef)
+            for n in c.body
+            if isinstance(n, ast.FunctionDef)
+        ]
         self._imports = imports
+        self._modules = {path.partition(".")[0] for path in imports.values()}
+        self._attributes = _numbered("attribute", [n for n in (*stored, *methods) if n not in _KEPT])
+        self._scopes = [_numbered("name", [name for node in tree.body for name in assigned_names(node)])]
+
+    def _own(self, name: str) -> str:
+        return next((scope[name] for scope in reversed(self._scopes) if name in scope), name)
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         path = self._imports.get(node.id)
-        return node if path is None or path == node.id else expression(path)
+        if path is not None and path != node.id:
+            return expression(path)
+        node.id = self._own(node.id)
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        self.generic_visit(node)
+        root: ast.AST = node
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        if not (isinstance(root, ast.Name) and root.id in self._modules):
+            node.attr = self._attributes.get(node.attr, node.attr)
+        return node
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
-        node.annotation = None
-        return node
+        return ast.arg(self._own(node.arg))
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt | None:
         self.generic_visit(node)
@@ -175,7 +150,10 @@ class _Plain(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt | None:
         node.returns = None
+        node.name = self._attributes.get(node.name, self._own(node.name))
+        self._scopes.append(_numbered("local", _bound_in(node)))
         self.generic_visit(node)
+        self._scopes.pop()
         only_super = [ast.unparse(each) for each in node.body] == ["super().__init__()"]
         if node.name == "__init__" and only_super and len(node.args.args) == 1:
             return None
@@ -183,6 +161,7 @@ class _Plain(ast.NodeTransformer):
         return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.stmt:
+        node.name = self._own(node.name)
         self.generic_visit(node)
         node.body = node.body or [ast.Pass()]
         return node

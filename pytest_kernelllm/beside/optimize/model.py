@@ -7,37 +7,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from kernelllm_judge.core.records import KernelRecord, Ratio
 from kernelllm_runtime.instance import Swap, TextKernel, dispatching, swap
 from kernelllm_runtime.placing import fitting, unplaceable
+from pytest_kernelllm.beside.optimize.called import reasons
 from pytest_kernelllm.beside.optimize.environment import environment_of
-from pytest_kernelllm.beside.optimize.graphs import graphing
 from pytest_kernelllm.beside.optimize.kernel_index import KernelIndex, NoKernel
-from pytest_kernelllm.beside.optimize.measured import gains
 from pytest_kernelllm.beside.optimize.report import ModuleReport, OptimizeReport
-from pytest_kernelllm.beside.optimize.whole import (
-    AS_IT_IS,
-    COMPILED,
-    gain_of_graphs,
-    gains_in_compiled_model,
-    gains_in_model,
-    pays,
-)
+from pytest_kernelllm.beside.optimize.whole import AS_IT_IS, COMPILED, gains, pays
 from pytest_kernelllm.config.settings import load_settings
 from pytest_kernelllm.store import Store
-
-_GRAPHS = "triton.cudagraphs"
-"""TorchInductor's option to replay CUDA graphs."""
 
 
 def optimize_model(
     model: nn.Module,
     *,
     store: Store | Path | str | None = None,
-    cuda_graphs: bool = False,
     example: Callable[[], object] | None = None,
     compiled: bool | str = False,
 ) -> OptimizeReport:
@@ -53,16 +40,13 @@ def optimize_model(
     Args:
         model: any ``nn.Module`` of any classes, on any device.
         store: a store or its folder; by default that of the project in the current folder.
-        cuda_graphs: also record the whole model's ``forward`` as CUDA graphs, one for each form of call without
-            gradients, and replay them. With ``example``, only if that is faster.
-        example: calls the model as it will be called, such as ``lambda: model(tokens)``. Then every kernel is timed at the
-            calls that it gets, and placed only where it is faster than what runs there. On a GPU, without ``cuda_graphs``,
-            the example runs many times more where calls alone do not tell whether a kernel pays, with and
-            without it. It runs without gradients; what it raises is raised here, with the classes of all modules as they were.
-        compiled: whether the model will run under ``torch.compile``, or in which of its modes: with ``example``, a kernel
-            must then beat the compiled module; in ``"reduce-overhead"`` and ``"max-autotune"``, which replay CUDA graphs, both
-            without the time that Python takes; and on a GPU the example must be 1.02 times as fast with the model compiled, which
-            it is for that, with the kernels and without. ``torch.compile`` sees kernels with ``KERNELLLM_COMPILE=1`` only.
+        example: calls the model as it will be called, such as ``lambda: model(tokens)``. Then kernels are placed only where
+            the example as a whole is faster with them: all of them, or else one class after the other. It runs many times,
+            with and without them, and without gradients; what it raises is raised here, with the classes of all modules as
+            they were.
+        compiled: whether the model will run under ``torch.compile``, or in which of its modes: the example is then timed with
+            the model compiled, and must be 1.02 times as fast with kernels. ``torch.compile`` sees them with
+            ``KERNELLLM_COMPILE=1`` only.
 
     Returns:
         The modules that were replaced, and the reason for each other one. ``restore()`` or the end of a ``with``
@@ -72,56 +56,34 @@ def optimize_model(
         TypeError: ``model`` is not an ``nn.Module``, or ``example`` no callable.
         FileNotFoundError: the store does not exist.
         ConfigError: the project's settings are invalid.
-        RuntimeError: ``cuda_graphs`` without a GPU.
         ValueError: ``compiled`` is no mode of ``torch.compile``.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"optimize_model takes an nn.Module, not a {type(model).__qualname__}.")
-    if cuda_graphs and not torch.cuda.is_available():
-        raise RuntimeError(
-            "optimize_model(cuda_graphs=True) needs a CUDA GPU, and torch finds none; leave the argument out."
-        )
     if example is not None and not callable(example):
         raise TypeError(
             f"optimize_model takes a callable as example, such as `lambda: model(tokens)`, not a {type(example).__qualname__}."
         )
     inductor = _inductor_options(compiled)
     opened = open_store(store)
-    before, here = type(model), environment_of(model)
+    here = environment_of(model)
     replacement = Replacement(KernelIndex(opened, here))
     modules = tuple(replacement.replace(path, module) for path, module in list(model.named_modules()))
     try:
         if example is not None:
-            on_gpu = here is not None and here.device == "cuda"
-            graphs = cuda_graphs or (on_gpu and inductor is not None and inductor.get(_GRAPHS, False))
-            measured = gains(replacement.swaps, example, compiled=inductor, graphs=graphs)
-            whole: dict[str, Ratio | str] = {}
+            why = reasons(replacement.swaps, example, compiled=inductor is not None)
+            tried = [each for each in replacement.swaps if why.get(each.path, "") is None]
+            found = {path: each for path, each in why.items() if each} | gains(
+                tried, model, example, inductor
+            )
             least = (AS_IT_IS if inductor is None else COMPILED).least
-            if on_gpu and inductor is not None and not cuda_graphs:
-                whole = gains_in_compiled_model(replacement.swaps, measured, model, example, inductor)
-            elif on_gpu and not cuda_graphs:
-                whole = gains_in_model(replacement.swaps, measured, model, example)
-            modules = tuple(replacement.keep_if_faster(each, measured, whole, least) for each in modules)
-        gain = None
-        if cuda_graphs:
-            graphed = swap("", model, graphing(model))
-            whole_model = replace(graphed, before=before)
-            replacement.swaps = [whole_model, *(s for s in replacement.swaps if s.module is not model)]
-            if example is not None:
-                gain = gain_of_graphs(graphed, example)
+            modules = tuple(replacement.keep_if_faster(each, found, least) for each in modules)
     except BaseException:  # the example may raise anything, and nobody could restore the model
         for each in replacement.swaps:
             each.undo()
         raise
-    report = OptimizeReport(
-        modules, opened.path, tuple(replacement.index.problems), cuda_graphs, _swaps=tuple(replacement.swaps)
-    )
-    if gain is None or gain.low > 1.0:
-        return report
-    report.restore()  # other kernels may pay where Python's time counts
-    del report, replacement, graphed, whole_model  # and the memory of the recordings
-    without = optimize_model(model, store=opened, example=example, compiled=compiled)
-    return replace(without, graphs_gain=gain)
+    problems = tuple(replacement.index.problems)
+    return OptimizeReport(modules, opened.path, problems, _swaps=tuple(replacement.swaps))
 
 
 def _inductor_options(compiled: bool | str) -> dict[str, Any] | None:
@@ -187,33 +149,26 @@ class Replacement:
         return ModuleReport(path, cls.__qualname__, kernel.dotted, gain=record.verdict.speedup, gpu=gpu)
 
     def keep_if_faster(
-        self,
-        report: ModuleReport,
-        measured: Mapping[str, Ratio | str],
-        whole: Mapping[str, Ratio | str],
-        least: float,
+        self, report: ModuleReport, found: Mapping[str, Ratio | str], least: float
     ) -> ModuleReport:
-        """Undoes the swap of a module whose kernel does not run at its calls or is not surely faster, and reports on it.
+        """Undoes the swap of a module whose kernel does not run in the example, or does not surely make it faster.
 
-        ``whole`` has how many times as fast the example as a whole is, where that decides: it must surely be more than ``least`` times.
+        ``found`` has by path how many times as fast the example is, which must surely be more than ``least``, or why the
+        kernel does not run.
         """
-        gain = whole.get(report.path) or measured.get(report.path)
+        gain = found.get(report.path)
         if not report.kernel or gain is None:
             return report
-        where = "in the example as a whole" if report.path in whole else "at this call"
-        least = least if report.path in whole else 1.0
         if pays(gain, least):
-            return replace(report, gain=gain, whole=report.path in whole)
+            return replace(report, gain=gain, whole=True)
         [slow] = [swap for swap in self.swaps if swap.path == report.path]
         slow.undo()
         self.swaps.remove(slow)
         if isinstance(gain, Ratio):
             faster = "faster" if least == 1.0 else f"{least:.2f} times as fast"
-            reason = (
-                f"its kernel is not {faster} {where}: {gain.value:.2f}x [{gain.low:.2f}, {gain.high:.2f}]"
-            )
+            reason = f"the example is not {faster} with its kernel: {gain.value:.2f}x [{gain.low:.2f}, {gain.high:.2f}]"
         else:
-            reason = f"its kernel would not run at this call: {gain}"
+            reason = f"its kernel would not run in the example: {gain}"
         return ModuleReport(report.path, report.cls, reason=reason)
 
     def choose(self, module: nn.Module) -> tuple[KernelRecord, TextKernel]:

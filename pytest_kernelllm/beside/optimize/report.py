@@ -36,10 +36,10 @@ class ModuleReport:
     reason: str = ""
     """Why it was not replaced."""
     gain: Ratio | None = None
-    """Speedup over the ``forward`` that it replaces: at the example's call with the middle half of the rounds, else over
-    eager at the marker's sizes, by the verdict; None if not measured."""
+    """Speedup of the example with the middle half of the rounds, else over eager at the marker's sizes, by the verdict;
+    None if not measured."""
     whole: bool = False
-    """Whether it is the speedup of the example as a whole, with the kernel in all modules where it does not pay in a call alone."""
+    """Whether it is the speedup of the example."""
     gpu: str = ""
     """The GPU that it was measured on."""
 
@@ -54,10 +54,6 @@ class OptimizeReport:
     """The store's folder."""
     problems: tuple[str, ...] = ()
     """A sentence for each entry of the store that cannot be used."""
-    cuda_graphs: bool = False
-    """Whether calls of the whole model are recorded as CUDA graphs."""
-    graphs_gain: Ratio | None = None
-    """How many times as fast the example was with CUDA graphs, where they were asked for and it is not faster with them."""
     _swaps: tuple[Swap, ...] = field(default=(), repr=False, compare=False)
 
     @property
@@ -84,7 +80,7 @@ class OptimizeReport:
 
         It holds their source, the digest of each class, and the versions and the GPU that they are for.
         """
-        chosen = ((swap.before, getattr(swap.after.forward, DISPATCHER, None)) for swap in self._swaps)
+        chosen = ((swap.before, getattr(swap.after.forward, DISPATCHER)) for swap in self._swaps)
         choices = [
             Choice(
                 f"{cls.__module__}.{cls.__qualname__}",
@@ -93,7 +89,6 @@ class OptimizeReport:
                 dispatcher.kernel.source,
             )
             for cls, dispatcher in chosen
-            if dispatcher is not None
         ]
         save(Path(file), choices, surroundings(nn.ModuleList(swap.module for swap in self._swaps)))
 
@@ -122,12 +117,7 @@ class OptimizeReport:
         lines = []
         if unknown:
             lines.append(f"{UNKNOWN}: " + ", ".join(_times(name, unknown[name]) for name in sorted(unknown)))
-        graphs = "; calls of the whole model are recorded as CUDA graphs" if self.cuda_graphs else ""
-        if gain := self.graphs_gain:
-            graphs = f"; no CUDA graphs: with them the example is {gain.value:.2f}x [{gain.low:.2f}, {gain.high:.2f}] as fast"
-        lines.append(
-            f"{len(self.replaced)} of {len(self.modules)} modules run kernels from {self.store}{graphs}"
-        )
+        lines.append(f"{len(self.replaced)} of {len(self.modules)} modules run kernels from {self.store}")
         return rendered(width, False, fitted(columns, rows, width), *lines, *self.problems)
 
 

@@ -1,16 +1,17 @@
-"""Times the whole example with and without kernels, where their calls alone do not tell whether they pay.
+"""Times the whole example with and without kernels: placement is decided on the model, as it runs.
 
-A call alone takes as long as Python needs to start it. In a model that keeps the GPU busy Python is ahead, so that a
-kernel saves what it saves the GPU; in another one its dispatch may cost more than that. And in a compiled model a kernel
-stands where ``torch.compile`` would fuse a module with its neighbours.
+In a model that keeps the GPU busy Python is ahead, so that a kernel saves what it saves the GPU; in another one its
+dispatch may cost more than that. And in a compiled model a kernel stands where ``torch.compile`` would fuse a module with
+its neighbours.
 """
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -20,7 +21,6 @@ from torch import nn
 from kernelllm_judge.core.records import Ratio
 from kernelllm_runtime.adopted import DISPATCHER
 from kernelllm_runtime.instance import Swap, swap
-from pytest_kernelllm.beside.optimize.measured import middle_half, restored, synchronize
 
 ROUNDS = 15
 """Rounds in which both ways take turns…"""
@@ -47,54 +47,34 @@ COMPILED = Trial(least=1.02, untimed=1, timed=2)
 domains name, and how long that takes differs from process to process by more than the rounds of one show."""
 
 
-def gains_in_model(
-    swaps: Iterable[Swap], alone: Mapping[str, Ratio | str], model: nn.Module, example: Callable[[], object]
-) -> dict[str, Ratio | str]:
-    """Returns how many times as fast the example is with a kernel in all modules where it does not pay alone, by path.
-
-    It is the reason instead where the kernel fails. The modules have their original classes during other kernels' turns
-    and afterwards, unless theirs pays. Buffers are as before afterwards.
-
-    Args:
-        swaps: the replaced modules.
-        alone: how many times as fast each kernel is by itself, see ``measured.gains``.
-        model: the model.
-        example: calls it.
-    """
-    undecided = [
-        each for each in swaps if isinstance(gain := alone.get(each.path), Ratio) and not gain.low > 1.0
-    ]
-    return _one_after_the_other(undecided, model, example, AS_IT_IS)
-
-
-def gains_in_compiled_model(
-    swaps: Iterable[Swap],
-    alone: Mapping[str, Ratio | str],
+def gains(
+    swaps: Sequence[Swap],
     model: nn.Module,
     example: Callable[[], object],
-    options: Mapping[str, Any],
+    options: Mapping[str, Any] | None = None,
 ) -> dict[str, Ratio | str]:
-    """Returns how many times as fast the compiled example is with the kernels that beat their compiled modules, by path.
+    """Returns how many times as fast the example is with kernels, by path; the reason instead where a kernel fails.
 
-    All of them together, if that is as fast as ``COMPILED`` asks; otherwise, and where one of them fails, as ``gains_in_model`` does.
+    All of them together, if that pays; otherwise, and where one of them fails, one class after the other. The modules
+    have their original classes afterwards where theirs does not pay. Buffers are as before afterwards.
 
     Args:
         swaps: the replaced modules.
-        alone: how many times as fast each kernel is than its compiled module.
-        model: the model.
-        example: calls it.
-        options: TorchInductor's, with which the model is compiled for this.
+        model: the model that the example calls.
+        options: TorchInductor's, with which the model is compiled for this; None: it is not compiled.
     """
-    paying = [each for each in swaps if isinstance(gain := alone.get(each.path), Ratio) and gain.low > 1.0]
-    if not paying:
+    if not swaps:
         return {}
-    with _compiled(model, options):
-        together = _tried(paying, model, example, COMPILED)
-        if len({each.after for each in paying}) == 1 or all(
-            pays(gain, COMPILED.least) for gain in together.values()
+    for each in swaps:
+        each.undo()
+    trial = AS_IT_IS if options is None else COMPILED
+    with nullcontext() if options is None else _compiled(model, options):
+        together = _tried(swaps, model, example, trial)
+        if len({each.after for each in swaps}) == 1 or all(
+            pays(gain, trial.least) for gain in together.values()
         ):
             return together
-        return _one_after_the_other(paying, model, example, COMPILED)
+        return _one_after_the_other(swaps, model, example, trial)
 
 
 @contextmanager
@@ -114,7 +94,6 @@ def _one_after_the_other(
     groups: defaultdict[type[nn.Module], list[Swap]] = defaultdict(list)
     for each in swaps:
         groups[each.after].append(each)
-        each.undo()
     found: dict[str, Ratio | str] = {}
     for group in groups.values():
         found |= _tried(group, model, example, trial)
@@ -143,29 +122,17 @@ def _failed(each: Swap) -> str | None:
     return getattr(getattr(each.after.forward, DISPATCHER, None), "off", None)
 
 
-def gain_of_graphs(graphed: Swap, example: Callable[[], object]) -> Ratio:
-    """Returns how many times as fast the example is where calls of the model are recorded as CUDA graphs, as they are afterwards.
-
-    It may be slower: inputs and outputs are copied, and what a model does while it is recorded may be more work, because it
-    cannot look at values then.
-    """
-    with torch.no_grad(), restored(graphed.module):
-        gain = _gain([graphed], example, AS_IT_IS)
-    _replace([graphed])
-    return gain
-
-
 def _gain(group: Sequence[Swap], example: Callable[[], object], trial: Trial) -> Ratio:
     def seconds(kernels: bool) -> float:
         if kernels:
             _replace(group)
         for _ in range(trial.untimed):
             example()
-        synchronize()
+        _synchronize()
         start = time.perf_counter()
         for _ in range(trial.timed):
             example()
-        synchronize()
+        _synchronize()
         took = time.perf_counter() - start
         for each in group:
             each.undo()
@@ -181,9 +148,39 @@ def _gain(group: Sequence[Swap], example: Callable[[], object], trial: Trial) ->
         order = (False, True) if number % 2 else (True, False)
         took = {kernels: seconds(kernels) for kernels in order}
         ratios.append(took[False] / took[True])
-    return middle_half(ratios)
+    ordered, quarter = sorted(ratios), len(ratios) // 4
+    return Ratio(statistics.median(ordered), ordered[quarter], ordered[-1 - quarter])
 
 
 def _replace(group: Sequence[Swap]) -> None:
     for each in group:
         swap(each.path, each.module, each.after)
+
+
+@contextmanager
+def restored(module: nn.Module) -> Iterator[None]:
+    """A context after which a module's buffers, which calls may update or replace, are the same with the values from before."""
+    holders = [(each, dict(each._buffers)) for each in module.modules()]
+    before = [(buffer, buffer.clone()) for buffer in module.buffers() if _writable(buffer)]
+    try:
+        yield
+    finally:
+        for each, buffers in holders:
+            each._buffers.update(buffers)
+        # Buffers of a model that was made in inference mode cannot be written elsewhere.
+        with torch.inference_mode():
+            for buffer, value in before:
+                buffer.copy_(value)
+
+
+def _writable(buffer: torch.Tensor) -> bool:
+    """Whether a call can update a buffer in place: PyTorch refuses where elements share memory, as after ``expand``."""
+    if buffer.layout is not torch.strided:
+        return True
+    return all(size < 2 or stride for size, stride in zip(buffer.shape, buffer.stride(), strict=True))
+
+
+def _synchronize() -> None:
+    """Waits for the GPU, if there is one."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()

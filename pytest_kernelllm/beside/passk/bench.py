@@ -7,13 +7,10 @@ from dataclasses import replace
 
 from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.core.records import Completion, Target
-from pytest_kernelllm.beside.passk.decisions import level_decisions
-from pytest_kernelllm.beside.passk.errors import BenchError
-from pytest_kernelllm.beside.passk.gpu_use import watching_gpus
 from pytest_kernelllm.beside.passk.levels import level_scores
-from pytest_kernelllm.beside.passk.problems import Problem, interleaved
+from pytest_kernelllm.beside.passk.problems import BenchError, Problem
 from pytest_kernelllm.beside.passk.records import Benchmark, LeftOut, Sample, TargetScore
-from pytest_kernelllm.beside.passk.scores import rounds_of, sample_of, score, together
+from pytest_kernelllm.beside.passk.scores import answers_of, sample_of, score, together
 from pytest_kernelllm.beside.passk.side_by_side import side_by_side
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.usage import Usage
@@ -37,10 +34,8 @@ def bench(
 
     Args:
         session: its settings name one generator and the number of samples.
-        targets: in the order of the report.
         at: each k to give pass@k for, between 1 and the number of samples.
         problems: KernelBench's problems by ``Target.path``, if that is the benchmark.
-        missing: problems whose files hold no target.
         done: called with each target as it is finished, which need not be in their order.
 
     Raises:
@@ -51,8 +46,7 @@ def bench(
     generator = _only_generator(session)
     settings = session.context.settings
     timed = settings.timing and session.context.environment.device == "cuda"
-    order = interleaved(targets, problems or {})
-    for target in order:
+    for target in targets:
         session.announce(target)
     results: dict[str, TargetScore | LeftOut] = {}
     model = revision = ""
@@ -60,24 +54,20 @@ def bench(
     def work(target: Target) -> tuple[list[Draft], list[Sample] | LeftOut]:
         return _samples(session, target)
 
-    with watching_gpus() as gpu_use:
-        try:
-            for target, (drafts, samples) in side_by_side(work, order, session.processes.side_by_side):
-                problem = (problems or {}).get(target.path)
-                model, revision = next(
-                    ((c.model, c.revision) for _, c in drafts if c.model), (model, revision)
-                )
-                if isinstance(samples, LeftOut):
-                    results[target.id] = replace(samples, problem=problem)
-                else:
-                    unanswered = sum(completion.failed for _, completion in drafts)
-                    unanswered += sum(sample.unanswered for sample in samples)
-                    figures = score(samples, at, timed=timed, unanswered=unanswered, repair=settings.repair)
-                    results[target.id] = TargetScore(target, figures, tuple(samples), problem)
-                done(results[target.id])
-        except KeyboardInterrupt:  # what was finished counts; the store lets another run go on
-            session.interrupt()
-        used = gpu_use()
+    try:
+        for target, (drafts, samples) in side_by_side(work, targets, session.processes.side_by_side):
+            problem = (problems or {}).get(target.path)
+            model, revision = next(((c.model, c.revision) for _, c in drafts if c.model), (model, revision))
+            if isinstance(samples, LeftOut):
+                results[target.id] = replace(samples, problem=problem)
+            else:
+                unanswered = sum(completion.failed for _, completion in drafts)
+                unanswered += sum(sample.unanswered for sample in samples)
+                figures = score(samples, at, timed=timed, unanswered=unanswered, repair=settings.repair)
+                results[target.id] = TargetScore(target, figures, tuple(samples), problem)
+            done(results[target.id])
+    except KeyboardInterrupt:  # what was finished counts; the store lets another run go on
+        session.interrupt()
     finished = [results[target.id] for target in targets if target.id in results]
     scores = [each for each in finished if isinstance(each, TargetScore)]
     left_out = [*missing, *(each for each in finished if isinstance(each, LeftOut))]
@@ -92,9 +82,7 @@ def bench(
         total=together([s.score for s in scores], at),
         left_out=tuple(left_out),
         levels=level_scores(scores, left_out, timed=timed),
-        decisions=level_decisions(scores, left_out),
         unfinished=len(targets) - len(finished),
-        gpu=used,
         usage=Usage.of(*session.usage),
         repair=settings.repair,
     )
@@ -119,7 +107,7 @@ def _samples(session: Session, target: Target) -> tuple[list[Draft], list[Sample
             reason = next(
                 (completion.note for _, completion in drafts if completion.note), "nothing was written"
             )
-            return drafts, LeftOut(target.id, reason, nothing_to_offer=bool(answered) or not drafts)
+            return drafts, LeftOut(target.id, reason)
         outcomes = session.judged(target, [outcome for outcome, _ in answered])
         completions = [completion for _, completion in answered]
         outcomes = session.repaired(target, list(zip(outcomes, completions, strict=True)))
@@ -133,7 +121,7 @@ def _samples(session: Session, target: Target) -> tuple[list[Draft], list[Sample
     ]
     if session.context.settings.repair:
         samples = [
-            replace(sample, rounds=rounds_of(outcome), unanswered=outcome.unanswered)
+            replace(sample, rounds=answers_of(outcome), unanswered=outcome.unanswered)
             for sample, outcome in zip(samples, outcomes, strict=True)
         ]
     return drafts, samples

@@ -1,82 +1,42 @@
-"""``kernelllm bench``: runs the benchmark, shows progress and the table, and writes JSON and plot."""
+"""``kernelllm bench``: runs the benchmark, shows progress and the table, and writes JSON."""
 
 from __future__ import annotations
 
-import contextlib
-import datetime
-import itertools
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from kernelllm_runtime.source.resolve import label
 from pytest_kernelllm.beside.passk.bench import bench
-from pytest_kernelllm.beside.passk.errors import BenchError
-from pytest_kernelllm.beside.passk.eval_results import write_eval_results
-from pytest_kernelllm.beside.passk.plot import check_plot, write_plot
-from pytest_kernelllm.beside.passk.problems import Problem
-from pytest_kernelllm.beside.passk.records import Benchmark, LeftOut, TargetScore
+from pytest_kernelllm.beside.passk.problems import BenchError, Problem
+from pytest_kernelllm.beside.passk.records import Benchmark, LeftOut
 from pytest_kernelllm.beside.passk.table import render_benchmark
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.words import say
-from pytest_kernelllm.discover.scan import Scan, scan
+from pytest_kernelllm.discover.scan import Scan
 from pytest_kernelllm.report.fitted import terminal_width
 from pytest_kernelllm.report.progress import live_progress
 from pytest_kernelllm.session.session import open_session
 
-LOG = "bench.log"
-"""File in the store that gets a line for each finished target."""
 
-
-@dataclass(frozen=True)
-class Requested:
-    """What a benchmark runs over, and what it writes besides the table."""
-
-    found: Scan
-    """The targets, in the order of the report."""
-    problems: Mapping[str, Problem] = field(default_factory=dict)
-    """KernelBench's problems by ``Target.path``, if that is the benchmark."""
-    at: str | None = None
-    """Each k of pass@k, with commas; None chooses."""
-    out: str | None = None
-    """File for the JSON; ``-`` is standard output, in the table's place."""
-    plot: Path | None = None
-    """File for the picture."""
-    eval_results: Path | None = None
-    """Folder for KernelBench's own files."""
-
-    @property
-    def missing(self) -> list[LeftOut]:
-        """Problems whose files have no target, with the reason."""
-        paths = {target.path for target in self.found.targets}
-        reasons = {problem.path: problem.message for problem in self.found.problems}
-        return [
-            LeftOut(path, reasons.get(path, "it does not have KernelBench's form"), problem)
-            for path, problem in self.problems.items()
-            if path not in paths
-        ]
-
-
-def scan_problems(problems: Mapping[Path, Problem], root: Path) -> tuple[Scan, dict[str, Problem]]:
-    """Returns the targets of KernelBench's problems in their order, and the problems by ``Target.path``."""
-    files = {label(path.absolute(), root.absolute()): problem for path, problem in problems.items()}
-    return scan(problems, root, kernelbench=True), files
-
-
-def measure(root: Path, settings: Settings, requested: Requested) -> bool:
+def measure(
+    root: Path,
+    settings: Settings,
+    found: Scan,
+    problems: Mapping[str, Problem],
+    at: str | None = None,
+    out: str | None = None,
+) -> bool:
     """Runs a benchmark, and prints and writes what it found.
 
     Args:
-        root: the project root.
-        settings: name the generator and the number of samples.
-        requested: the targets, and what to write.
+        found: the targets, in the order of the report.
+        problems: KernelBench's problems by ``Target.path``, if that is the benchmark.
+        at: each k of pass@k, with commas; None chooses.
+        out: file for the JSON; ``-`` is standard output, in the table's place.
 
     Returns:
         Whether every target was counted, every request answered and every verdict reached.
-
-    Interrupted, it prints and writes what was finished.
 
     Raises:
         BenchError: arguments that make no sense.
@@ -85,75 +45,43 @@ def measure(root: Path, settings: Settings, requested: Requested) -> bool:
         ConfigError: the settings ask for more isolation than this machine can give.
         KeyboardInterrupt: it was interrupted; what was finished is printed and written.
     """
-    ks = parse_at(requested.at, settings.samples)
-    if requested.plot is not None:
-        check_plot(requested.plot)
-    targets = requested.found.targets
+    ks = parse_at(at, settings.samples)
+    targets = found.targets
     with (
         live_progress(len(targets)) as (doing, done),
         open_session(root, settings, progress=doing, writers=True) as session,
     ):
         if session.search_in_words:
             say(session.search_in_words)
-        numbers = itertools.count(1)
-
-        def finished(result: TargetScore | LeftOut) -> None:
-            _log(session.context.store.path / LOG, f"{next(numbers)}/{len(targets)}", result)
-            done(_judged(result))
-
         benchmark = bench(
             session,
             targets,
             ks,
-            problems=requested.problems,
-            missing=requested.missing,
-            done=finished,
+            problems=problems,
+            missing=_missing(found, problems),
+            done=lambda _: done(),
         )
-    _write(benchmark, requested)
+    if out != "-":
+        print(render_benchmark(benchmark, terminal_width(), sys.stdout.isatty()))
+    if out:
+        _write_json(out, benchmark)
     if benchmark.usage:  # apart from the table, which is the same where everything was known
         say(benchmark.usage)
-    if benchmark.gpu:
-        say(benchmark.gpu)
     say(*session.context.store.problems)
     if benchmark.unfinished:
         raise KeyboardInterrupt
     return not (benchmark.left_out or benchmark.total.inconclusive or benchmark.total.unanswered)
 
 
-def _write(benchmark: Benchmark, requested: Requested) -> None:
-    """Prints the table, and writes the files that are requested."""
-    if requested.out != "-":
-        print(render_benchmark(benchmark, terminal_width(), sys.stdout.isatty()))
-    if requested.out:
-        _write_json(requested.out, benchmark)
-    if requested.eval_results is not None:
-        write_eval_results(requested.eval_results, benchmark)
-    if requested.plot is not None and benchmark.targets:
-        write_plot(requested.plot, benchmark)
-
-
-def _log(path: Path, count: str, result: TargetScore | LeftOut) -> None:
-    """Adds a line to the log, where it can be written: the results themselves are in the store."""
-    time = datetime.datetime.now().isoformat(sep=" ", timespec="seconds")
-    with contextlib.suppress(OSError), path.open("a", encoding="utf-8") as file:
-        print(f"{time} {count} {_in_words(result)}", file=file)
-
-
-def _in_words(result: TargetScore | LeftOut) -> str:
-    if isinstance(result, LeftOut):
-        return f"{result.label}: not counted: {result.reason}"
-    words = []
-    for sample in result.samples:
-        speed = f" {sample.speedup:.2f}x" if sample.speedup else ""
-        known = " (known)" if sample.known else f" in {sample.seconds:.1f} s" if sample.seconds else ""
-        reason = "" if sample.correct or not sample.reason else f": {sample.reason}"
-        words.append(f"{sample.result}{speed}{known}{reason}")
-    return f"{result.label}: {'; '.join(words)}"
-
-
-def _judged(result: TargetScore | LeftOut) -> bool:
-    """Whether a target took work: a candidate had to be judged."""
-    return isinstance(result, TargetScore) and any(s.kernel_hash and not s.known for s in result.samples)
+def _missing(found: Scan, problems: Mapping[str, Problem]) -> list[LeftOut]:
+    """Problems whose files have no target, with the reason."""
+    paths = {target.path for target in found.targets}
+    reasons = {problem.path: problem.message for problem in found.problems}
+    return [
+        LeftOut(path, reasons.get(path, "it does not have KernelBench's form"), problem)
+        for path, problem in problems.items()
+        if path not in paths
+    ]
 
 
 def parse_at(text: str | None, samples: int) -> list[int]:
@@ -161,7 +89,6 @@ def parse_at(text: str | None, samples: int) -> list[int]:
 
     Args:
         text: whole numbers with commas; None takes 1, 10 and 20 as far as they are drawn, and the last.
-        samples: completions drawn a target, at least one.
 
     Raises:
         BenchError: not a whole number from 1 to ``samples``.

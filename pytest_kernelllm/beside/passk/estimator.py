@@ -10,14 +10,7 @@ def pass_at_k(n: int, c: int, k: int) -> float | None:
 
     It is 1 - C(n-c, k) / C(n, k), the estimator of Chen et al. (2021): the share of all choices of k among the n
     samples that hold a success. Worked out in whole numbers and rounded once, so it neither overflows nor cancels.
-
-    Args:
-        n: samples drawn, at least 0.
-        c: successes among them, 0 to n.
-        k: samples one would draw, at least 1.
-
-    Returns:
-        A number from 0 to 1; None where ``k`` exceeds ``n``, because there is no unbiased estimate then.
+    Where ``k`` exceeds ``n`` it is None, because there is no unbiased estimate then.
 
     Raises:
         ValueError: the counts make no sense.

@@ -20,11 +20,6 @@ def level_scores(
     """Returns the figures of each level; none where the targets are not KernelBench's problems.
 
     A problem that was left out counts as one that failed, as does one without a first sample.
-
-    Args:
-        scores: of the targets that were counted.
-        left_out: those that were not.
-        timed: whether speed was measured.
     """
     problems = [(s.problem.level, first_sample(s)) for s in scores if s.problem]
     problems += [(left.problem.level, None) for left in left_out if left.problem]

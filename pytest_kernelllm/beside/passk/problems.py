@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelllm_judge.core.records import Record, Target
-from pytest_kernelllm.beside.passk.errors import BenchError
+from kernelllm_judge.core.records import Record
+
+
+class BenchError(RuntimeError):
+    """A benchmark cannot be run; one sentence."""
+
 
 LEVELS = (1, 2, 3)
 """The levels that a benchmark runs over unless it names others: 100, 100 and 50 problems."""
@@ -37,7 +40,6 @@ def find_problems(folder: Path, levels: Sequence[int]) -> dict[Path, Problem]:
 
     Args:
         folder: a checkout of KernelBench, or the folder in it that holds ``level1``, ``level2`` and so on.
-        levels: which to take.
 
     Raises:
         BenchError: the folder lacks a level, or two files of a level have the same number.
@@ -60,23 +62,6 @@ def find_problems(folder: Path, levels: Sequence[int]) -> dict[Path, Problem]:
             raise BenchError(f"Two files in {place} have the same number; a problem is known by its number.")
         found |= dict(sorted(numbered.items(), key=lambda item: item[1]))
     return found
-
-
-def interleaved(targets: Sequence[Target], problems: Mapping[str, Problem]) -> list[Target]:
-    """Returns targets in an order in which levels take turns, each in its own order and to its end at the same time.
-
-    Level 1 has runs of problems that take most of a GPU's memory, one at a time; those of other levels fit beside them.
-
-    Args:
-        targets: of all levels, or of none.
-        problems: KernelBench's problems by ``Target.path``.
-    """
-    by_level: defaultdict[int, list[Target]] = defaultdict(list)
-    for target in targets:
-        problem = problems.get(target.path)
-        by_level[problem.level if problem else 0].append(target)
-    shares = {t.id: i / len(group) for group in by_level.values() for i, t in enumerate(group)}
-    return sorted(targets, key=lambda target: shares[target.id])
 
 
 def parse_levels(text: str) -> list[int]:

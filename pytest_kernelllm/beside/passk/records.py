@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kernelllm_judge.core.records import SCHEMA, Environment, Record, Spread, Target
 from pytest_kernelllm.beside.passk.figures import FastAt, PassAt, Result
 from pytest_kernelllm.beside.passk.problems import Problem
-from pytest_kernelllm.beside.passk.rounds import Round, RoundScore
 from pytest_kernelllm.core.usage import Usage
 
 
 @dataclass(frozen=True)
-class Sample(Record):
-    """What became of one completion. Every completion has one: as a candidate, or with the reason why not."""
+class Answer(Record):
+    """What became of one text that a generator wrote: a candidate, or the reason why there is none."""
 
     index: int
     result: Result
@@ -41,17 +40,41 @@ class Sample(Record):
     """Time that the call's bytes and operations need at this GPU's measured rates, over the kernel's median; 0 to 1."""
     seconds: float = 0.0
     """What the verdict took, in this run or an earlier one; 0 where there is none."""
-    durations: dict[str, float] = field(default_factory=dict)
-    """The seconds by part, see ``Verdict.durations``."""
-    rounds: tuple[Round, ...] = ()
-    """Each answer, the first one first, where repair rounds were asked for. The sample itself is about the best of them."""
-    unanswered: int = 0
-    """Requests for a repair that a server failed for a passing reason."""
+    tokens: int = 0
+    """Tokens that the model wrote; 0 if unknown."""
+    cost: float | None = None
+    """US dollars; None if unknown."""
 
     @property
     def correct(self) -> bool:
         """Right, whatever its speed."""
         return self.result == "correct"
+
+
+@dataclass(frozen=True)
+class Sample(Answer):
+    """What became of one completion and its repairs: the best answer. Every completion has one."""
+
+    rounds: tuple[Answer, ...] = ()
+    """Each answer, the first one first, where repair rounds were asked for."""
+    unanswered: int = 0
+    """Requests for a repair that a server failed for a passing reason."""
+
+
+@dataclass(frozen=True)
+class RoundScore(Record):
+    """The figures after some rounds of repair: a sample counts as right if one of its answers so far is."""
+
+    rounds: int
+    """0: first answers only."""
+    answers: int
+    """Answers that were asked for so far."""
+    tokens: int
+    cost: float | None
+    """US dollars, of the answers whose cost is known."""
+    correct: int
+    pass_at: tuple[PassAt, ...]
+    fast: tuple[FastAt, ...]
 
 
 @dataclass(frozen=True)
@@ -101,8 +124,6 @@ class LeftOut(Record):
     reason: str
     problem: Problem | None = None
     """As in ``TargetScore``."""
-    nothing_to_offer: bool = False
-    """Whether the generator has nothing for it; else the target or a process failed."""
 
     @property
     def label(self) -> str:
@@ -136,52 +157,6 @@ class LevelScore(Record):
 
 
 @dataclass(frozen=True)
-class LevelDecisions(Record):
-    """What became of the problems of one level, each by its first sample, and what that took."""
-
-    level: int
-    problems: int
-    """Those that the run reached. The other counts add up to it."""
-    accepted: int
-    """Right, and fast enough for a suggestion where it was timed."""
-    slow: int
-    """Samples that are right, and less than p times as fast."""
-    rejected: int
-    nothing_to_offer: int
-    """Problems for which the generator has no candidate."""
-    inconclusive: dict[str, int]
-    """How many could not be decided, by the kind of reason."""
-    failed: dict[str, int]
-    """How many got no verdict for another reason: the target or a process failed."""
-    seconds: float
-    """Seconds of all verdicts together."""
-    durations: dict[str, float]
-    """The seconds by part."""
-
-    @property
-    def decided(self) -> int:
-        """Number of verdicts that accept or reject."""
-        return self.accepted + self.slow + self.rejected
-
-
-@dataclass(frozen=True)
-class GpuUse(Record):
-    """How the GPUs were used while a benchmark ran, as NVML reports it for everybody on them."""
-
-    busy: float
-    """Share of the time in which a kernel ran, mean over the GPUs."""
-    peak_memory: int
-    """Most bytes in use on one of them at a time."""
-    seconds: float
-    """Seconds for which the GPUs were watched."""
-
-    def __str__(self) -> str:
-        """As a sentence."""
-        memory = f"{self.peak_memory / 2**30:.1f} GiB of its memory"
-        return f"In {self.seconds:.0f} s the GPU was busy {self.busy:.0%} of the time, with at most {memory} in use."
-
-
-@dataclass(frozen=True)
 class Benchmark(Record):
     """All that one benchmark found. Its JSON follows ``docs/schema/passk.json``."""
 
@@ -199,12 +174,8 @@ class Benchmark(Record):
     left_out: tuple[LeftOut, ...]
     levels: tuple[LevelScore, ...] = ()
     """KernelBench's own figures, if the benchmark is KernelBench."""
-    decisions: tuple[LevelDecisions, ...] = ()
-    """By level, if the benchmark is KernelBench."""
     unfinished: int = 0
     """Targets that an interrupted run did not finish; they are in no other figure."""
-    gpu: GpuUse | None = None
-    """None without a GPU."""
     usage: Usage | None = None
     """None where every verdict was known before."""
     repair: int = 0

@@ -1,6 +1,6 @@
-"""JSON Schema of a benchmark, derived from its records.
+"""JSON Schema of a benchmark, derived from its records, and of all that is published.
 
-``python -m pytest_kernelllm.beside.passk.schema docs/schema`` writes the file.
+``python -m pytest_kernelllm.beside.passk.schema docs/schema`` writes the files.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_kernelllm.beside.passk.records import Benchmark
-from pytest_kernelllm.report.schema import DRAFT, schema_of
+from pytest_kernelllm.report.schema import DRAFT, report_schema, schema_of, verdict_schema
 
 
 def passk_schema() -> dict[str, Any]:
@@ -19,11 +19,12 @@ def passk_schema() -> dict[str, Any]:
     return {"$schema": DRAFT, "title": "pytest-kernelllm pass@k", **schema_of(Benchmark)}
 
 
-def write_schema(folder: Path) -> None:
-    """Writes ``passk.json``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "passk.json").write_text(json.dumps(passk_schema(), indent=1) + "\n", encoding="utf-8")
+def write_schemas(folder: Path) -> None:
+    """Writes ``report.json``, ``verdict.json`` and ``passk.json``."""
+    schemas = {"report": report_schema(), "verdict": verdict_schema(), "passk": passk_schema()}
+    for name, schema in schemas.items():
+        (folder / f"{name}.json").write_text(json.dumps(schema, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    write_schema(Path(sys.argv[1]))
+    write_schemas(Path(sys.argv[1]))

@@ -17,11 +17,6 @@ def side_by_side(work: Callable[[T], R], items: Sequence[T], most: int) -> Itera
 
     Once the caller leaves, by an exception too, no other item is begun; those at work are not waited for.
 
-    Args:
-        work: called in threads.
-        items: in the order in which they are begun.
-        most: how many are worked on at once.
-
     Raises:
         BaseException: what ``work`` raised for some item.
     """

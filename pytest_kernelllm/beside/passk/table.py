@@ -14,16 +14,10 @@ from pytest_kernelllm.report.fitted import NAME, Column, class_first, fitted, re
 
 
 def render_benchmark(benchmark: Benchmark, width: int, color: bool) -> str:
-    """Returns the table, one line for each target and one for all, and notes below it.
-
-    Args:
-        benchmark: to show.
-        width: columns of the terminal.
-        color: whether to use terminal colours.
-    """
+    """Returns the table, one line for each target and one for all, and notes below it."""
     tables = [_table(benchmark, width)]
     if benchmark.levels:
-        tables += [_levels(benchmark, width), _decisions(benchmark, width)]
+        tables.append(_levels(benchmark, width))
     if benchmark.total.rounds:
         tables.append(_rounds(benchmark, width))
     return rendered(width, color, *tables, *notes(benchmark))
@@ -48,14 +42,6 @@ def notes(benchmark: Benchmark) -> list[str]:
         for k in [p.k for p in total.pass_at][1:]:
             values = "  ".join(f"{f.p:g}: {figure(f.value)}" for f in total.fast if f.k == k)
             lines.append(f"fast_p, best of {k}: {values}")
-    for level in benchmark.decisions:
-        for what, reasons in (("inconclusive", level.inconclusive), ("failed", level.failed)):
-            if reasons:
-                named = ", ".join(f"{n} {reason}" for reason, n in reasons.items())
-                lines.append(f"level {level.level}, {what}: {named}")
-        parts = ", ".join(f"{name} {seconds:.1f}" for name, seconds in level.durations.items())
-        if parts:
-            lines.append(f"level {level.level}, seconds by part: {parts}")
     lines += [f"not counted: {left.label}: {left.reason}" for left in benchmark.left_out]
     if benchmark.unfinished:
         lines.append(f"not finished: {counted(benchmark.unfinished, 'target')}; run again to go on")
@@ -104,53 +90,17 @@ def _levels(benchmark: Benchmark, width: int) -> Table:
     return fitted(columns, rows, width)
 
 
-def _decisions(benchmark: Benchmark, width: int) -> Table:
-    """What became of the problems, by level and in all."""
-    columns = [
-        Column("decided", shorten=NAME),
-        Column("problems", drop=4),
-        Column("decided"),
-        Column("accepted"),
-        Column("too slow", drop=2),
-        Column("rejected"),
-        Column("nothing to offer", drop=3),
-        Column("inconclusive", drop=1),
-        Column("failed"),
-        Column("seconds", drop=5),
-    ]
-    counts = [
-        (
-            *(each.problems, each.decided, each.accepted, each.slow, each.rejected, each.nothing_to_offer),
-            *(sum(each.inconclusive.values()), sum(each.failed.values()), each.seconds),
-        )
-        for each in benchmark.decisions
-    ]
-    rows = [
-        [f"level {each.level}", *(f"{value:.0f}" for value in row)]
-        for each, row in zip(benchmark.decisions, counts, strict=True)
-    ]
-    if len(rows) > 1:
-        rows.append(["all", *(f"{sum(column):.0f}" for column in zip(*counts, strict=True))])
-    return fitted(columns, rows, width, total=len(rows) > 1)
-
-
 def _rounds(benchmark: Benchmark, width: int) -> Table:
-    """What repair achieves round by round, beside what as many first answers would."""
+    """What repair achieves round by round."""
     at = [p.k for p in benchmark.total.pass_at]
     columns = [Column("repair rounds"), Column("answers", drop=1), Column("tokens", drop=9)]
-    columns.append(Column("cost", drop=8))
-    for number, k in enumerate(at):
-        columns += [Column(f"pass@{k}", drop=2 * number), Column("drawn instead", drop=2 * number + 1)]
+    columns += [Column("cost", drop=8), *(Column(f"pass@{k}", drop=n) for n, k in enumerate(at))]
     if benchmark.timed:
         columns.append(Column(f"fast_1@{at[0]}", drop=7))
     rows = []
     for one in benchmark.total.rounds:
         cost = "–" if one.cost is None else f"${one.cost:,.2f}"
-        passes = [
-            text
-            for passed, drawn in zip(one.pass_at, one.instead, strict=True)
-            for text in (figure(passed.value), f"{figure(drawn.value)} of {drawn.answers:.1f}")
-        ]
+        passes = [figure(passed.value) for passed in one.pass_at]
         fast = [figure(f.value) for f in one.fast if (f.p, f.k) == (1.0, at[0])] if benchmark.timed else []
         rows.append([str(one.rounds), str(one.answers), f"{one.tokens:,}", cost, *passes, *fast])
     return fitted(columns, rows, width)

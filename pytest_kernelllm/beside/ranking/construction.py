@@ -12,24 +12,22 @@ from typing import Any
 
 from torch import nn
 
-POSITIONAL = "*"
-"""The key of positional arguments, for a constructor that was given more of them than it has names for."""
-
 
 @dataclass
 class Constructions:
     """The constructor arguments of modules, by the module itself."""
 
-    _known: dict[int, tuple[nn.Module, dict[str, Any]]] = field(default_factory=dict)
+    _known: dict[int, tuple[nn.Module, dict[str, Any] | None]] = field(default_factory=dict)
+    """None where there were more positional arguments than the constructor has names for."""
 
     def arguments(self, module: nn.Module) -> Mapping[str, Any] | None:
         """Returns what the constructor was called with, by parameter, without what equals its default; None if unknown."""
-        found = self._known.get(id(module))
+        _, found = self._known.get(id(module), (module, None))
         if found is None:
             return None
         parameters = inspect.signature(type(module).__init__).parameters
         given = {}
-        for name, value in found[1].items():
+        for name, value in found.items():
             default = parameters[name].default if name in parameters else inspect.Parameter.empty
             same = type(value) is type(default) and isinstance(value, bool | int | float | str | None)
             if not (same and value == default):
@@ -58,11 +56,7 @@ class Constructions:
         names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
         given = {name: values[name] for name in names}
         after = code.co_argcount + code.co_kwonlyargcount
-        if code.co_flags & inspect.CO_VARARGS:
-            if more := values[code.co_varnames[after]]:
-                positional = [given.pop(name) for name in names[: code.co_argcount - 1]]
-                given[POSITIONAL] = (*positional, *more)
-            after += 1
+        more = code.co_flags & inspect.CO_VARARGS and values[code.co_varnames[after]]
         if code.co_flags & inspect.CO_VARKEYWORDS:
-            given |= values[code.co_varnames[after]]
-        self._known[id(module)] = (module, given)
+            given |= values[code.co_varnames[after + bool(code.co_flags & inspect.CO_VARARGS)]]
+        self._known[id(module)] = (module, None if more else given)

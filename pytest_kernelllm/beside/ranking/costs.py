@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -34,16 +35,11 @@ class Cost:
 
     def __add__(self, other: Cost) -> Cost:
         """Adds field by field."""
-        return self.plus(other, 1)
+        return Cost(*map(operator.add, vars(self).values(), vars(other).values()))
 
     def __sub__(self, other: Cost) -> Cost:
         """Subtracts field by field."""
-        return self.plus(other, -1)
-
-    def plus(self, other: Cost, times: int) -> Cost:
-        """Adds ``times`` as much of each field."""
-        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
-        return Cost(*(mine + times * theirs for mine, theirs in pairs))
+        return Cost(*map(operator.sub, vars(self).values(), vars(other).values()))
 
 
 @dataclass(frozen=True)

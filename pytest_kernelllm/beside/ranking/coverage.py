@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from torch import nn
 
 from kernelllm_judge.core.records import Environment, Ratio
@@ -16,18 +14,6 @@ from pytest_kernelllm.beside.optimize.report import UNKNOWN
 from pytest_kernelllm.store import Store
 
 
-@dataclass(frozen=True)
-class Coverage:
-    """What the store has for a module. At most one of ``kernel`` and ``reason`` is not empty."""
-
-    kernel: str = ""
-    """The verified kernel that would run: first 12 digits of its hash, or its dotted name if it is adopted."""
-    gain: Ratio | None = None
-    """Its measured speedup over eager at the marker's sizes."""
-    reason: str = ""
-    """Why the store's kernels for its class do not count; empty if it has none."""
-
-
 class Covered:
     """Looks modules up in a store, for the GPU of the model, or without one for verdicts of Triton's interpreter."""
 
@@ -36,13 +22,17 @@ class Covered:
         environment: Environment = environment_of(model) or find_environment("cpu", arch)
         self._kernels = Replacement(KernelIndex(store, environment))
 
-    def find(self, module: nn.Module) -> Coverage:
-        """Returns what the store has for a module."""
+    def find(self, module: nn.Module) -> tuple[str, Ratio | None, str]:
+        """Returns the verified kernel that would run in a module, its measured speedup over eager, and why none counts.
+
+        The kernel is named by the first 12 digits of its hash, or by its dotted name if it is adopted. Without any kernel for
+        its class in the store, the reason is empty as well.
+        """
         adopted = getattr(type(module).forward, DISPATCHER, None)
         if adopted:
-            return Coverage(adopted.kernel.dotted)
+            return adopted.kernel.dotted, None, ""
         try:
             record, kernel = self._kernels.choose(module)
         except NoKernel as none:
-            return Coverage(reason="" if str(none) == UNKNOWN else str(none))
-        return Coverage(kernel.dotted, record.verdict.speedup)
+            return "", None, "" if str(none) == UNKNOWN else str(none)
+        return kernel.dotted, record.verdict.speedup, ""

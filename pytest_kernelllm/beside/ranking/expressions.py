@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import functools
 import math
 import sys
 from dataclasses import dataclass, field
@@ -86,11 +85,6 @@ def expression(value: Any, imports: Imports) -> str:
             + ", ".join(f"{expression(k, imports)}: {expression(v, imports)}" for k, v in value.items())
             + "}"
         )
-    if isinstance(value, functools.partial):
-        parts = [expression(each, imports) for each in (value.func, *value.args)]
-        return (
-            f"{imports.name(functools.partial)}({', '.join([*parts, *_keywords(value.keywords, imports)])})"
-        )
     if isinstance(value, type) or type(value) in (type(expression), type(len)):
         return imports.name(value)
     if (
@@ -111,23 +105,12 @@ def _keywords(values: dict[str, Any], imports: Imports) -> list[str]:
 
 def _is_config(value: Any) -> bool:
     """Whether a value is a configuration of transformers or has its methods."""
-    return callable(getattr(value, "to_diff_dict", None)) and callable(getattr(value, "to_dict", None))
+    return callable(getattr(value, "to_diff_dict", None))
 
 
 def _settings(config: Any) -> dict[str, Any]:
-    """The keyword arguments that make a configuration again; only those unlike the defaults if these suffice."""
+    """The keyword arguments that make a configuration again: those unlike the defaults."""
     left_out = ("model_type", "transformers_version", "architectures", "dtype", "torch_dtype")
-    every = {name: value for name, value in config.to_dict().items() if name not in left_out}
+    given = {name: value for name, value in config.to_diff_dict().items() if name not in left_out}
     attention = getattr(config, "_attn_implementation", None)
-    extra = {"attn_implementation": attention} if isinstance(attention, str) else {}
-    try:
-        default = type(config)().to_dict()
-        given = {
-            name: value for name, value in every.items() if name not in default or default[name] != value
-        }
-        again = type(config)(**given).to_dict()
-        if all(again.get(name) == value for name, value in every.items()):
-            return {**given, **extra}
-    except (TypeError, ValueError):
-        pass
-    return {**every, **extra}
+    return given | ({"attn_implementation": attention} if isinstance(attention, str) else {})

@@ -14,7 +14,7 @@ from torch import nn
 from kernelllm_judge.core.syntax import snake_case
 from kernelllm_judge.target.attributes import dtype_name, is_scalar
 from kernelllm_judge.target.build import original_forward
-from pytest_kernelllm.beside.ranking.construction import POSITIONAL, Constructions
+from pytest_kernelllm.beside.ranking.construction import Constructions
 from pytest_kernelllm.beside.ranking.dims import Axes, free_axes
 from pytest_kernelllm.beside.ranking.expressions import Imports, Inexpressible, expression
 from pytest_kernelllm.beside.ranking.rows import Group
@@ -41,8 +41,6 @@ def marker_for(group: Group, constructions: Constructions, factory: Factory | No
     """Returns how a group can be marked, or why it cannot.
 
     Args:
-        group: the modules.
-        constructions: with which arguments they were constructed.
         factory: builds the whole model, for modules whose arguments cannot be written.
     """
     cls = type(group.module)
@@ -107,7 +105,6 @@ def markers_file(title: str, markers: Sequence[Marker]) -> str:
     """Returns a Python file with markers, one for each class.
 
     Args:
-        title: names the model.
         markers: of the groups to mark, the most promising first. Others are listed with their reasons.
     """
     imports = Imports()
@@ -186,7 +183,7 @@ class _Writer:
             return [text], [f"init={function}"]
         if not marker.init:
             return [], []
-        text = expression(_call(marker.init), self._imports)
+        text = expression(dict(marker.init), self._imports)
         if all(is_scalar(value) for value in marker.init.values()):
             return [], [f"init={text}"]
         function = self._free(f"{snake_case(name)}_arguments")
@@ -200,12 +197,6 @@ class _Writer:
             free = f"{name}_{number}"
         self._taken.add(free)
         return free
-
-
-def _call(init: Mapping[str, Any]) -> Any:
-    """Constructor arguments as ``init`` takes them."""
-    named = {name: value for name, value in init.items() if name != POSITIONAL}
-    return (init[POSITIONAL], named) if POSITIONAL in init else named
 
 
 def _function(name: str, marker: Marker, axes: Axes) -> str:

@@ -115,7 +115,9 @@ def _ranking(
 
 def _row(group: Group, marker: Marker, whole: Cost, covered: Covered) -> RankedModule:
     cls, cost = type(group.module), group.cost
-    coverage = covered.find(group.module)
+    kernel, gain, reason = covered.find(group.module)
+    if not (kernel or reason) and marker.reason:
+        reason = f"cannot be marked: {marker.reason}"
     return RankedModule(
         cls=f"{cls.__module__}.{cls.__qualname__}",
         paths=group.patterns,
@@ -130,9 +132,8 @@ def _row(group: Group, marker: Marker, whole: Cost, covered: Covered) -> RankedM
         bytes=cost.bytes,
         fused_bytes=cost.fused_bytes,
         flops=cost.flops,
-        kernel=coverage.kernel,
-        gain=coverage.gain,
-        reason=coverage.reason
-        or ("" if coverage.kernel or not marker.reason else f"cannot be marked: {marker.reason}"),
+        kernel=kernel,
+        gain=gain,
+        reason=reason,
         marker=not marker.reason,
     )

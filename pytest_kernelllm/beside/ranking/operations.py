@@ -73,15 +73,7 @@ _OVERWRITES = {"copy_", "fill_", "zero_", "normal_", "uniform_", "random_"}
 
 
 def operation(func: Any, args: Any, kwargs: Any, out: Any, region: RegionOf) -> Operation | None:
-    """Describes a call of the dispatcher after it ran; None if it moves nothing, as a view does.
-
-    Args:
-        func: the overload.
-        args: its positional arguments.
-        kwargs: its keyword arguments.
-        out: what it returned.
-        region: returns the memory of a tensor.
-    """
+    """Describes a call of the dispatcher after it ran; None if it moves nothing, as a view does."""
     name = func._schema.name.partition("::")[2]
     if func.namespace == "prim" or name in _NOTHING or func.is_view:
         return None

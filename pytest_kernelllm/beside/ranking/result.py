@@ -115,60 +115,36 @@ class Ranking:
 
 
 def render(ranking: Ranking, width: int, color: bool) -> str:
-    """Returns the rows that are worth it as a table, with what the figures mean.
-
-    Args:
-        ranking: the ranking.
-        width: columns of the terminal.
-        color: whether to use terminal colours.
-    """
-    unit = Unit.of(ranking.ms)
+    """Returns the rows that are worth it as a table, with what the figures mean."""
     columns = [
         Column("module", shorten=NAME),
         Column("calls", drop=3),
-        Column(f"{unit.name} a step", drop=1),
+        Column("ms a step", drop=1),
         Column("share"),
         Column("roofline", drop=5),
         Column("headroom"),
         Column("beyond parts", drop=4),
         Column("kernel", drop=2, shorten=SENTENCE),
     ]
-    tables = [fitted(columns, [_cells(row, ranking, unit) for row in ranking.worth], width)]
-    return rendered(width, color, *(tables if ranking.worth else []), *_sentences(ranking, unit))
+    tables = [fitted(columns, [_cells(row, ranking) for row in ranking.worth], width)]
+    return rendered(width, color, *(tables if ranking.worth else []), *_sentences(ranking))
 
 
-@dataclass(frozen=True)
-class Unit:
-    """The unit of a table's times."""
-
-    name: str
-    per_ms: float
-
-    @classmethod
-    def of(cls, ms: float) -> Unit:
-        """Returns the unit in which a step is readable."""
-        return cls("ms", 1.0) if ms >= 1 else cls("µs", 1e3)
-
-    def digits(self, ms: float) -> str:
-        """Returns three digits of a time."""
-        value = ms * self.per_ms
-        return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-    def __call__(self, ms: float) -> str:
-        """Returns a time with its unit."""
-        return f"{self.digits(ms)} {self.name}"
+def _digits(ms: float) -> str:
+    """Returns three digits of a time."""
+    return f"{ms:,.0f}" if ms >= 100 else f"{ms:.3g}"
 
 
-def _cells(row: RankedModule, ranking: Ranking, unit: Unit) -> tuple[str, ...]:
+def _cells(row: RankedModule, ranking: Ranking) -> tuple[str, ...]:
     paths = ", ".join(row.paths[:2]) + (", …" if len(row.paths) > 2 else "")
     return (
         f"[bold]{escape(_name(row))}[/] [dim]{escape(paths)}[/]",
         f"{row.calls:,}",
-        unit.digits(row.ms),
+        _digits(row.ms),
         f"{row.share:.0%}",
         f"{row.roofline:.0%}",
-        unit.digits(row.headroom_ms),
-        f"{unit.digits(row.own_headroom_ms)} ({row.own_headroom_ms / ranking.ms:.0%})",
+        _digits(row.headroom_ms),
+        f"{_digits(row.own_headroom_ms)} ({row.own_headroom_ms / ranking.ms:.0%})",
         f"[green]{escape(_covered(row))}[/]" if row.kernel else "see below" if row.reason else "–",
     )
 
@@ -181,15 +157,17 @@ def _covered(row: RankedModule) -> str:
     return f"{row.kernel} {row.gain.value:.2f}x" if row.gain else row.kernel
 
 
-def _sentences(ranking: Ranking, unit: Unit) -> list[str]:
+def _sentences(ranking: Ranking) -> list[str]:
     if ranking.measured:
-        whole = f"{ranking.model} on {ranking.gpu}: operations take {unit(ranking.ms)} of the GPU a step"
-        whole += f", a step takes {unit(ranking.step_ms)}" if ranking.step_ms is not None else ""
+        whole = (
+            f"{ranking.model} on {ranking.gpu}: operations take {_digits(ranking.ms)} ms of the GPU a step"
+        )
+        whole += f", a step takes {_digits(ranking.step_ms)} ms" if ranking.step_ms is not None else ""
     else:
-        whole = f"{ranking.model}: a step is predicted to take {unit(ranking.ms)} on {ranking.gpu}, each operation at the roofline"
+        whole = f"{ranking.model}: a step is predicted to take {_digits(ranking.ms)} ms on {ranking.gpu}, each operation at the roofline"
     lines = [f"{whole}; {counted(ranking.operations, 'operation')}."]
     share = ranking.headroom_ms / ranking.ms if ranking.ms else 0.0
-    lines.append(f"Kernels could save {unit(ranking.headroom_ms)} at most ({share:.0%}).")
+    lines.append(f"Kernels could save {_digits(ranking.headroom_ms)} ms at most ({share:.0%}).")
     if ranking.worth:
         lines[-1] += (
             " A row's headroom includes the modules inside it; what is beyond these parts adds up over the rows."
@@ -197,10 +175,12 @@ def _sentences(ranking: Ranking, unit: Unit) -> list[str]:
     rest = len(ranking.modules) - len(ranking.worth)
     left = ranking.headroom_ms - sum(row.own_headroom_ms for row in ranking.worth)
     if rest:
-        lines.append(f"{counted(rest, 'row')} with less than 1 % each: {unit(max(left, 0.0))} together.")
+        lines.append(
+            f"{counted(rest, 'row')} with less than 1 % each: {_digits(max(left, 0.0))} ms together."
+        )
     if ranking.step_ms is not None and ranking.step_ms > 1.25 * ranking.ms:
         lines.append(
-            f"The GPU waits {unit(ranking.step_ms - ranking.ms)} of a step for Python and launches; CUDA graphs save that."
+            f"The GPU waits {_digits(ranking.step_ms - ranking.ms)} ms of a step for Python and launches; CUDA graphs save that."
         )
     lines += dict.fromkeys(f"{_name(row)}: {row.reason}." for row in ranking.worth if row.reason)
     return [*lines, *ranking.notes]

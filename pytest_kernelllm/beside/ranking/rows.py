@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,10 +40,12 @@ class Group:
 
 def groups(trace: Trace, costs: Costs) -> list[Group]:
     """Returns the groups of a run, those first in which a kernel could save most beyond the modules inside."""
-    settings = _once(_settings)
+    settings: dict[int, tuple[Any, ...]] = {}
     members: defaultdict[tuple[Any, ...], list[int]] = defaultdict(list)
     for index, call in enumerate(trace.calls):
-        members[(*settings(call.module, call.path), call.arguments.form)].append(index)
+        if id(call.module) not in settings:
+            settings[id(call.module)] = _settings(call.module, call.path)
+        members[(*settings[id(call.module)], call.arguments.form)].append(index)
     found = [
         Group(
             trace.calls[indices[0]].module,
@@ -57,17 +59,6 @@ def groups(trace: Trace, costs: Costs) -> list[Group]:
         for indices in members.values()
     ]
     return sorted(found, key=lambda group: -group.own.headroom)
-
-
-def _once(find: Callable[[nn.Module, str], tuple[Any, ...]]) -> Callable[[nn.Module, str], tuple[Any, ...]]:
-    known: dict[int, tuple[Any, ...]] = {}
-
-    def found(module: nn.Module, path: str) -> tuple[Any, ...]:
-        if id(module) not in known:
-            known[id(module)] = find(module, path)
-        return known[id(module)]
-
-    return found
 
 
 def _settings(module: nn.Module, path: str) -> tuple[Any, ...]:

@@ -65,11 +65,6 @@ def measured(subject: Subject, report: Report) -> Run:
 def counted(subject: Subject, report: Report, integers: KnownIntegers | None = None) -> Run:
     """Runs a model without data if it can be, else on the CPU.
 
-    Args:
-        subject: the model and its call.
-        report: called with what is being done.
-        integers: values that are known of tensors without data.
-
     Raises:
         RankError: the model fails.
     """

@@ -81,8 +81,6 @@ def record(model: nn.Module, example: Callable[[], object], stopwatch: Stopwatch
 
     Args:
         model: the model that the example calls; other modules are not told apart.
-        example: calls the model.
-        stopwatch: measures each operation.
     """
     recorder = _Recorder(stopwatch)
     handles = []

@@ -64,7 +64,6 @@ def verify_all(
     Args:
         pairs: in any order; the verdicts do not depend on it.
         settings: where to judge, how long, with timing or without, with how many processes.
-        done: called in this thread.
         min_speedup: 0 reports speed without deciding by it.
 
     Raises:
@@ -146,10 +145,14 @@ def find_pairs(folder: Path) -> list[Pair]:
 
     Raises:
         OSError: the folder cannot be read.
+        VerifyError: it holds no pair.
     """
-    return [
+    found = [
         Pair(printable(sub.name), str(sub / "reference.py"), sub / "candidate.py")
         for sub in sorted(folder.iterdir())
         if (sub.is_dir() or (sub.is_symlink() and not sub.exists()))
         and not sub.name.startswith((".", "__pycache__"))
     ]
+    if not found:
+        raise VerifyError(f"{folder} has no subfolders; each holds one pair: reference.py and candidate.py.")
+    return found

@@ -40,14 +40,7 @@ def visible(text: str) -> str:
 
 
 def highlighted(source: str, first: int = 1, marked: int | None = None, anchor: str = "") -> Markup:
-    """Returns Python source as HTML: one element a line, numbered by the page's style.
-
-    Args:
-        source: the text.
-        first: number of its first line.
-        marked: number of the line to mark.
-        anchor: ``id`` of that line.
-    """
+    """Returns Python source as HTML: one element a line, numbered by the page's style."""
     lines: list[list[str]] = [[]]
     for kind, value in PythonLexer(stripnl=False, ensurenl=False).get_tokens(visible(source)):
         css = next((name for group, name in _CLASSES if kind in group), None)

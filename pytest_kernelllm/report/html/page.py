@@ -12,7 +12,7 @@ from typing import Any
 from pytest_kernelllm.report.read import Report
 
 _HERE = Path(__file__).parent
-_NEEDED = ("jinja2", "matplotlib", "pygments")
+_NEEDED = ("jinja2", "pygments")
 
 
 class HtmlError(Exception):

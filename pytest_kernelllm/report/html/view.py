@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from markupsafe import Markup
 
-from kernelllm_judge.core.records import Ratio, Timing, Verdict
+from kernelllm_judge.core.records import Ratio, Verdict
 from pytest_kernelllm.core.history import Point
 from pytest_kernelllm.report.html.code import difference, highlighted, wrong_line
-from pytest_kernelllm.report.html.plots import RooflinePoint, roofline
 from pytest_kernelllm.report.read import Report, ReportedCandidate, ReportedTarget
 from pytest_kernelllm.report.spent import Spent, spent
 from pytest_kernelllm.report.worst import MeasuredError, worst_error
@@ -77,16 +76,6 @@ class TargetView:
         return points[-20:] if any(point.run for point in points) else ()
 
     @property
-    def bars(self) -> tuple[tuple[float, State], ...]:
-        """The history's speedups as heights, per cent of the highest."""
-        values = [point.speedup.value if point.speedup else 0.0 for point in self.history]
-        highest = max([value for value in values if math.isfinite(value)], default=0.0) or 1.0
-        return tuple(
-            (round(min(max(100 * value / highest, 0.0), 100.0), 1), "good" if _fine(point) else "bad")
-            for value, point in zip(values, self.history, strict=True)
-        )
-
-    @property
     def roofline(self) -> float | None:
         """Share of the roofline: the geometric mean over the cases."""
         shares = [timing.roofline_share for timing in self.shown.timing] if self.shown else []
@@ -126,8 +115,6 @@ class PageView:
     words: tuple[tuple[State, str, int], ...]
     """How many candidates have each verdict."""
     spent: tuple[Spent, ...]
-    roofline: Markup
-    """The plot; empty where nothing was timed."""
 
     @property
     def recorded(self) -> bool:
@@ -142,7 +129,6 @@ def view(report: Report) -> PageView:
     candidates = [candidate for target in targets for candidate in target.candidates]
     counts = Counter((candidate.state, candidate.word) for candidate in candidates)
     rejected = (c.reported.verdict for c in candidates if c.reported.verdict)
-    points = [point for target in targets for point in _points(target)]
     ratios = [r for v in shown for r in (v.speedup, v.speedup_compiled) if r is not None]
     recorded = [p.speedup for target in targets for p in target.history if p.speedup is not None]
     return PageView(
@@ -153,7 +139,6 @@ def view(report: Report) -> PageView:
         tuple(Counter(v.rule for v in rejected if v.rule).most_common()),
         tuple((state, word, number) for (state, word), number in sorted(counts.items(), key=_order)),
         tuple(spent(candidate.reported for candidate in candidates)),
-        roofline(points) if points else Markup(),
     )
 
 
@@ -186,10 +171,6 @@ def _target(number: int, entry: ReportedTarget) -> TargetView:
         highlighted(original.text, original.line) if original else Markup(),
         candidates,
     )
-
-
-def _fine(point: Point) -> bool:
-    return point.correct and not point.slower
 
 
 def _speed(verdict: Verdict) -> float:
@@ -251,16 +232,3 @@ def _decided(verdict: Verdict | None) -> tuple[State, str]:
     if verdict.verdict == "inconclusive":
         return "open", "inconclusive"
     return "good" if verdict.accepted else "bad", "too slow" if verdict.rule == "speed" else verdict.verdict
-
-
-def _points(target: TargetView) -> Iterator[RooflinePoint]:
-    for timing in target.shown.timing if target.shown else ():
-        if timing.roofline > 0 and timing.kernel.p50 > 0:
-            yield RooflinePoint(
-                _label(target, timing), f"#{target.anchor}", timing.roofline, timing.kernel.p50
-            )
-
-
-def _label(target: TargetView, timing: Timing) -> str:
-    name = target.reported.target.name
-    return f"{name}, {timing.name}: {timing.kernel.p50:.4g} µs, {timing.roofline_share:.0%} of the roofline"

@@ -12,64 +12,51 @@ from pytest_kernelllm.suggest.edit import EditError
 from pytest_kernelllm.suggest.files import FileChange, PatchError
 from pytest_kernelllm.suggest.github.errors import SuggestionRefused, shown
 from pytest_kernelllm.suggest.github.git import Change
-from pytest_kernelllm.suggest.github.kernels import LeftOut, ProposedKernel, read_kernel
+from pytest_kernelllm.suggest.github.kernels import ProposedKernel, read_kernel
 from pytest_kernelllm.suggest.github.layout import only_laid_out
-from pytest_kernelllm.suggest.patch import combined, suggestion
+from pytest_kernelllm.suggest.patch import combined
 from pytest_kernelllm.suggest.place import FOLDER
 
 _PLAIN, _EXECUTABLE, _NONE = "100644", "100755", "000000"
 
 
-@dataclass(frozen=True)
-class Allowed:
-    """The part of a patch that may be applied."""
-
-    targets: Sequence[str]
-    """``Target.id`` of each target whose kernel is adopted."""
-    left_out: Sequence[LeftOut]
-    """The other kernels of the patch."""
-    files: Mapping[str, bytes]
-    """What adopting the kernels writes without those left out, by path from the top of the repository."""
-
-
 def check_changes(
     changes: Sequence[Change], sources: Path, verified: Sequence[Target] = (), kernels_dir: str = FOLDER
-) -> Allowed:
+) -> Sequence[str]:
     """Accept changes that ``suggest`` itself makes for the kernels they contain, and no others.
 
-    Every kernel module is read by the judge's static check; one that fails is left out. Then the adoption of the
-    others is made anew from ``sources``, and the result must be the same files with the same bytes, but for the
-    layout of the marker, which a formatter may have written: so a kernel lies at the one path that the project
-    derives for its target, and nothing differs in a source file but the marker.
+    Every kernel module is read by the judge's static check. Then its adoption is made anew from ``sources``, and the
+    result must be the same files with the same bytes, but for the layout of the marker, which a formatter may have
+    written: so a kernel lies at the one path that the project derives for its target, and nothing differs in a source
+    file but the marker.
 
     Args:
         changes: the difference between two trees, as git reports it.
         sources: folder with the repository's Python files before the change; they are read, never run.
         verified: the targets of the run, by which two targets that want one name get longer ones.
-        kernels_dir: the project's setting of that name.
+
+    Returns:
+        ``Target.id`` of each target whose kernel is adopted.
 
     Raises:
-        SuggestionRefused: anything else, or no kernel is left; names the file and the reason.
+        SuggestionRefused: anything else, or there is no kernel; names the file and the reason.
     """
     for change in changes:
         check_path(change.path)
         _check_modes(change)
-    read = [kernel for change in changes if (kernel := read_kernel(change)) is not None]
-    kernels = [kernel for kernel in read if isinstance(kernel, ProposedKernel)]
-    left_out = [kernel for kernel in read if isinstance(kernel, LeftOut)]
+    kernels = [kernel for change in changes if (kernel := read_kernel(change)) is not None]
     if not kernels:
-        raise SuggestionRefused(left_out[0].reason if left_out else "The patch contains no kernel module.")
+        raise SuggestionRefused("The patch contains no kernel module.")
     found = {change.path: change.new or b"" for change in changes}
     refused: SuggestionRefused | None = None
     for root in _possible_roots(kernels, sources):
         try:
             adopted = _adopted(root, sources, kernels, verified, kernels_dir)
-            left_out += adopted.left_out
-            _compare(found, adopted, left_out)
+            _compare(found, adopted)
         except SuggestionRefused as error:
             refused = refused or error
         else:
-            return Allowed([target.id for target in adopted.targets], left_out, adopted.written())
+            return [target.id for target in adopted.targets]
     raise refused or SuggestionRefused(
         f"{shown(kernels[0].path)} of the patch is for a target that the branch does not have."
     )
@@ -123,34 +110,25 @@ def _adopted(
     verified: Sequence[Target],
     kernels_dir: str,
 ) -> _Adopted:
-    """Adopts the kernels whose targets can be edited, and leaves out the others."""
+    """Adopts the kernels."""
     paths = {target.path for target in verified} | {kernel.target.partition("::")[0] for kernel in kernels}
     present = sorted(path for path in paths if _is_inside(root, path, sources))
     targets = {target.id: target for path in present for target in scan_file(root / path, root).targets}
     known = {target.id for target in verified}
     others = [target for target in targets.values() if target.id in known]
     adoptions: list[tuple[Target, Candidate]] = []
-    left_out: list[LeftOut] = []
     for kernel in kernels:
-        candidate = Candidate(kernel.target, kernel.source, "")
-        try:
-            if kernel.target not in targets:
-                raise PatchError(
-                    f"{shown(kernel.path)} of the patch is for {shown(kernel.target)}, which has no marker."
-                )
-            suggestion(root, targets[kernel.target], candidate, others, kernels_dir)
-        except (EditError, PatchError) as error:
-            left_out.append(LeftOut(kernel.path, kernel.target, shown(str(error))))
-        else:
-            adoptions.append((targets[kernel.target], candidate))
-    if not adoptions:
-        raise SuggestionRefused(left_out[0].reason)
+        if kernel.target not in targets:
+            raise SuggestionRefused(
+                f"{shown(kernel.path)} of the patch is for {shown(kernel.target)}, which has no marker."
+            )
+        adoptions.append((targets[kernel.target], Candidate(kernel.target, kernel.source, "")))
     try:
         change = combined(root, adoptions, others, kernels_dir)
     except (EditError, PatchError) as error:
         raise SuggestionRefused(shown(str(error))) from None
     prefix = PurePosixPath(root.relative_to(sources))
-    return _Adopted(root, prefix, change.files if change else {}, [t for t, _ in adoptions], left_out)
+    return _Adopted(root, prefix, change.files if change else {}, [t for t, _ in adoptions])
 
 
 @dataclass(frozen=True)
@@ -164,7 +142,6 @@ class _Adopted:
     files: Mapping[str, FileChange]
     """By path from the project root."""
     targets: Sequence[Target]
-    left_out: Sequence[LeftOut]
 
     def accepts(self, path: str, new: bytes) -> bool:
         """Whether a file is as it should be, but for the layout of its markers."""
@@ -174,32 +151,19 @@ class _Adopted:
         here = [target for target in self.targets if target.path == path]
         return only_laid_out(before, after, new, here, self.root)
 
-    def written(self) -> dict[str, bytes]:
-        """The files by path from the top of the repository."""
-        return {
-            (self.prefix / path).as_posix(): new for path, (_, new) in self.files.items() if new is not None
-        }
 
-
-def _compare(found: Mapping[str, bytes], adopted: _Adopted, left_out: Sequence[LeftOut]) -> None:
-    """Compares the patch with what it should be; files that only left-out kernels change may hold anything."""
+def _compare(found: Mapping[str, bytes], adopted: _Adopted) -> None:
+    """Compares the patch with what it should be."""
     expected = {(adopted.prefix / path).as_posix(): path for path in adopted.files}
-    concerned = {path for kernel in left_out for path in _concerned(adopted.prefix, kernel)}
-    for path in sorted(found.keys() - expected.keys() - concerned):
+    for path in sorted(found.keys() - expected.keys()):
         raise SuggestionRefused(f"The patch changes {shown(path)}, which adopting its kernels does not need.")
     for path in sorted(expected.keys() - found.keys()):
         raise SuggestionRefused(
             f"The patch leaves {shown(path)} as it is, which adopting its kernels changes."
         )
-    for path in sorted(found.keys() - concerned):
+    for path in sorted(found):
         if not adopted.accepts(expected[path], found[path]):
             raise SuggestionRefused(
                 f"The patch changes {shown(path)} in another way than this version of pytest-kernelllm does "
                 "(use one version for both jobs)."
             )
-
-
-def _concerned(prefix: PurePosixPath, kernel: LeftOut) -> tuple[str, ...]:
-    """The paths that a patch changes for a kernel: nothing of them lands when it is left out."""
-    source = (prefix / kernel.target.partition("::")[0]).as_posix()
-    return kernel.path, source, (PurePosixPath(kernel.path).parent / "__init__.py").as_posix()

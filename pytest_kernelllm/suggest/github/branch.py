@@ -35,14 +35,7 @@ def digest_of(patch: bytes) -> str:
 
 
 def message_for(digest: str, base: str, tree: str, verified: str) -> str:
-    """Returns the commit's message.
-
-    Args:
-        digest: ``digest_of`` the patch that the commit was made from.
-        base: the parent commit.
-        tree: the tree of the commit.
-        verified: address of the workflow run that verified.
-    """
+    """Returns the commit's message."""
     return (
         "Adopt verified Triton kernels\n\n"
         f"Written by pytest-kernelllm from what {verified} verified.\n\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlencode
@@ -33,16 +33,12 @@ class GitHub:
 
         Args:
             api: ``https://api.github.com``, or ``https://HOST/api/v3`` of a GitHub Enterprise Server.
-            repository: ``owner/name``.
             token: sent to ``api`` and nowhere else.
-            clock: measures the waiting.
         """
         self._api = api
         self._root = f"{api.rstrip('/')}/repos/{repository}/"
         self._token = token
         self._retry = Retry(LIMITS, clock or SystemClock())
-
-    # ------------------------------------------------------------------ pull requests
 
     def pulls(self, head: str, *, state: str, base: str | None = None) -> list[dict[str, Any]]:
         """Pull requests from a branch (``owner:branch``), newest first. ``state``: open, closed, all."""
@@ -56,35 +52,6 @@ class GitHub:
     def update_pull(self, number: int, *, body: str, state: str | None = None) -> dict[str, Any]:
         """Change a pull request's text, and close it with ``state="closed"``."""
         return self._write("PATCH", f"pulls/{number}", {"body": body, **({"state": state} if state else {})})
-
-    def pull_files(self, number: int) -> list[dict[str, Any]]:
-        """The files that a pull request changes, with their diffs."""
-        return self._list(f"pulls/{number}/files")
-
-    # ------------------------------------------------------------------ reviews and comments
-
-    def reviews(self, number: int) -> list[dict[str, Any]]:
-        """A pull request's reviews."""
-        return self._list(f"pulls/{number}/reviews")
-
-    def review(
-        self, number: int, *, commit: str, body: str, comments: Sequence[Mapping[str, Any]]
-    ) -> dict[str, Any]:
-        """Comment on lines of a pull request without approving it or requesting changes."""
-        content = {"commit_id": commit, "body": body, "event": "COMMENT", "comments": list(comments)}
-        return self._write("POST", f"pulls/{number}/reviews", content)
-
-    def update_review(self, number: int, review: int, body: str) -> dict[str, Any]:
-        """Change a review's text."""
-        return self._write("PUT", f"pulls/{number}/reviews/{review}", {"body": body})
-
-    def comments(self, number: int) -> list[dict[str, Any]]:
-        """The comments on a pull request."""
-        return self._list(f"issues/{number}/comments")
-
-    def comment(self, number: int, body: str) -> dict[str, Any]:
-        """Comment on a pull request."""
-        return self._write("POST", f"issues/{number}/comments", {"body": body})
 
     # ------------------------------------------------------------------ requests
 

@@ -54,9 +54,6 @@ class WorkflowJob:
 def read_job(environ: Mapping[str, str]) -> WorkflowJob:
     """Returns the job that this process is a step of.
 
-    Args:
-        environ: contains the ``GITHUB_`` and ``RUNNER_`` variables of the runner.
-
     Raises:
         SuggestionRefused: a variable is missing or malformed.
     """

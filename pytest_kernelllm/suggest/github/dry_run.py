@@ -20,8 +20,6 @@ def dry_run(artifact: Artifact, repository: Path, scratch: Path, kernels_dir: st
     Args:
         artifact: as it was read; its patch is checked as in the job that suggests.
         repository: top of a git work tree; changes that are not committed do not count.
-        scratch: an empty folder.
-        kernels_dir: the project's setting of that name.
 
     Raises:
         SuggestionRefused: the patch would be refused, or does not apply to the last commit.
@@ -43,8 +41,7 @@ def dry_run(artifact: Artifact, repository: Path, scratch: Path, kernels_dir: st
     yield f"branch  {branch_for(base)}, from {base} at {head[:12]}"
     yield f"title   {TITLE}"
     yield f"files   {counted(len(proposal.changes), 'file')}"
-    yield from (f"        {'new ' if c.old is None else 'edit'}  {c.path}" for c in proposal.changes)
-    yield from (f"without {kernel.target}: {kernel.reason}" for kernel in proposal.left_out)
+    yield from (f"        {'new ' if c.old_mode == '000000' else 'edit'}  {c.path}" for c in proposal.changes)
     yield ""
     yield proposal.body(artifact, "address-of-the-run").rstrip()
     yield ""

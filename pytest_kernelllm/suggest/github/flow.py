@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from pytest_kernelllm.report.markdown import MARKED, TITLE, with_section
@@ -14,9 +13,7 @@ from pytest_kernelllm.suggest.github.client import GitHub
 from pytest_kernelllm.suggest.github.context import BRANCHES, Source, WorkflowJob
 from pytest_kernelllm.suggest.github.errors import ApiError, GitError
 from pytest_kernelllm.suggest.github.git import Git
-from pytest_kernelllm.suggest.github.kernels import LeftOut
 from pytest_kernelllm.suggest.github.proposal import Proposal, make_proposal
-from pytest_kernelllm.suggest.github.review import fitting
 from pytest_kernelllm.suggest.place import FOLDER
 
 Result = Literal[
@@ -24,7 +21,6 @@ Result = Literal[
     "updated",
     "unchanged",
     "closed",
-    "reviewed",
     "nothing",
     "kept",
     "declined",
@@ -51,8 +47,6 @@ class SuggestOutcome:
     sentence: str
     url: str = ""
     """Address of the pull request."""
-    left_out: Sequence[LeftOut] = ()
-    """Kernels of the patch that the checks refused."""
 
 
 def suggest(
@@ -61,11 +55,8 @@ def suggest(
     """Suggests the kernels of an artifact as far as permissions and the branch allow.
 
     Args:
-        job: the job, with the source that was verified.
         artifact: as it was read; its patch is checked here.
-        git: a scratch repository whose remote is the job's repository.
         github: the API; None without a token.
-        kernels_dir: the project's setting of that name.
 
     Raises:
         SuggestionRefused: the patch is not one that a verify job writes.
@@ -104,7 +95,9 @@ class _Suggesting:
                     "outdated",
                     "The patch does not apply to the branch, which may have changed since it was verified.",
                 )
-            return replace(self._made(pull, artifact, proposal, head), left_out=proposal.left_out)
+            if self.source.fork:
+                return _left("The commit comes from a fork, and this job cannot push to its branches.")
+            return self._pull_request(artifact, proposal, head)
         except ApiError as error:
             if error.status not in _NO_PERMISSION:
                 raise
@@ -117,15 +110,6 @@ class _Suggesting:
         owner = self.source.fork or self.job.owner
         pulls = self.github.pulls(f"{owner}:{self.source.branch}", state="open")
         return next((p for p in pulls if p["head"]["sha"] == self.source.commit), None)
-
-    def _made(
-        self, pull: dict[str, Any] | None, artifact: Artifact, proposal: Proposal, head: str
-    ) -> SuggestOutcome:
-        if pull and (comments := fitting(proposal.changes, self.github.pull_files(pull["number"]))):
-            return self._review(pull, artifact, proposal, comments)
-        if self.source.fork:
-            return _left("The commit comes from a fork, and this job cannot push to its branches.")
-        return self._pull_request(artifact, proposal, head)
 
     # ------------------------------------------------------------------ the pull request
 
@@ -141,7 +125,11 @@ class _Suggesting:
         open_pull = next((p for p in pulls if p["state"] == "open"), None)
         head = look_at(self.git, self.branch)
         if head is not None and not head.ours:
-            return self._keep(open_pull, digest)
+            sentence = (
+                f"{self.branch} contains commits that this action did not make, so it is not changed. "
+                "Merge it or delete the branch, and the next run makes a new suggestion."
+            )
+            return SuggestOutcome("kept", sentence, open_pull["html_url"] if open_pull else "")
         if open_pull is None and (declined := next((p for p in pulls if _declined(p, digest)), None)):
             return SuggestOutcome(
                 "declined", "Somebody closed a pull request with the same kernels.", declined["html_url"]
@@ -175,22 +163,6 @@ class _Suggesting:
                 "artifact", f"The branch is pushed, but the job may not open a pull request. {error}", compare
             )
         return SuggestOutcome("opened", "A pull request was opened.", pull["html_url"])
-
-    def _keep(self, open_pull: dict[str, Any] | None, digest: str) -> SuggestOutcome:
-        """Does not touch a branch that a person has changed, and comments on it once."""
-        sentence = (
-            f"{self.branch} contains commits that this action did not make, so it is not changed. "
-            "Merge it or delete the branch, and the next run makes a new suggestion."
-        )
-        if open_pull is None:
-            return SuggestOutcome("kept", sentence)
-        mark = f"<!-- kernelllm:kept patch={digest} -->"
-        if not any(mark in (c["body"] or "") for c in self.github.comments(open_pull["number"])):
-            text = f"{mark}\nA newer run verified other kernels than this branch contains. {sentence}"
-            self.github.comment(
-                open_pull["number"], f"{text} The new kernels are in the artifact of {self.job.verified}."
-            )
-        return SuggestOutcome("kept", sentence, open_pull["html_url"])
 
     def _retire(self, artifact: Artifact) -> SuggestOutcome:
         """Closes the pull request and deletes its branch when nothing is left to suggest, unless people changed it."""
@@ -227,27 +199,6 @@ class _Suggesting:
         if _GIT_REFUSED.search(error.output):
             return _left(f"The job may not read the repository, or push {self.branch} ({error.output}).")
         raise error
-
-    # ------------------------------------------------------------------ the review
-
-    def _review(
-        self, pull: dict[str, Any], artifact: Artifact, proposal: Proposal, comments: list[dict[str, Any]]
-    ) -> SuggestOutcome:
-        number, digest = pull["number"], proposal.digest
-        for review in self.github.reviews(number):
-            found = MARKED.search(review["body"] or "")
-            if found is None or found["state"] != "offered":
-                continue
-            if found["patch"] == digest:
-                return SuggestOutcome(
-                    "unchanged", "The pull request already has these suggestions.", pull["html_url"]
-                )
-            self.github.update_review(number, review["id"], "Outdated: a newer run has other suggestions.")
-        body = proposal.body(artifact, self.job.verified)
-        self.github.review(number, commit=self.source.commit, body=body, comments=comments)
-        return SuggestOutcome(
-            "reviewed", "The kernels were added to the pull request as review suggestions.", pull["html_url"]
-        )
 
 
 def _declined(pull: dict[str, Any], digest: str) -> bool:

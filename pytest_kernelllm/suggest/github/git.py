@@ -34,13 +34,12 @@ _CONFIG = {
 
 @dataclass(frozen=True)
 class Change:
-    """One file that differs between two trees. ``old`` and ``new`` are its bytes, None if it is not a plain file."""
+    """One file that differs between two trees. ``new`` are its bytes, None if it is not a plain file."""
 
     path: str
     old_mode: str
     """As git writes it: ``100644``, or ``000000`` if there is no file."""
     new_mode: str
-    old: bytes | None
     new: bytes | None
 
 
@@ -55,7 +54,6 @@ class Git:
         """Create the repository.
 
         Args:
-            folder: empty or new.
             remote: address, without user or password.
             token: for the remote, if it requires one.
             largest: size in bytes of the largest file that is read.
@@ -92,21 +90,6 @@ class Git:
         self._run("apply", "--cached", "--whitespace=nowarn", "-", stdin=patch, extra=index)
         return self._run("write-tree", extra=index).decode().strip()
 
-    def with_files(self, commit: str, files: Mapping[str, bytes]) -> str:
-        """Returns the tree of ``commit`` with files added or replaced; a file that exists keeps its mode."""
-        index = self._index(commit)
-        listed = self._run("ls-files", "-z", "--stage", "--", *files, extra=index).decode()
-        modes = {
-            path: entry.split()[0]
-            for entry, _, path in (e.partition("\t") for e in listed.split("\0"))
-            if path
-        }
-        for path, content in files.items():
-            blob = self._run("hash-object", "-w", "--stdin", stdin=content).decode().strip()
-            entry = f"{modes.get(path, '100644')},{blob},{path}"
-            self._run("update-index", "--add", "--cacheinfo", entry, extra=index)
-        return self._run("write-tree", extra=index).decode().strip()
-
     def patch(self, old: str, new: str) -> str:
         """Returns the difference between two trees or commits for people to read."""
         return self._run("diff-tree", "-r", "-p", "--no-renames", old, new).decode("utf-8", "replace")
@@ -129,9 +112,8 @@ class Git:
             raise GitError("comparing the files", f"more than {MOST_FILES} of them differ")
         changes = []
         for entry, path in zip(parts[0::2], parts[1::2], strict=False):
-            old_mode, new_mode, old_blob, new_blob, _ = entry.lstrip(":").split(" ")
-            before, after = self._content(old_mode, old_blob), self._content(new_mode, new_blob)
-            changes.append(Change(path, old_mode, new_mode, before, after))
+            old_mode, new_mode, _, new_blob, _ = entry.lstrip(":").split(" ")
+            changes.append(Change(path, old_mode, new_mode, self._content(new_mode, new_blob)))
         return changes
 
     def write_sources(self, commit: str, folder: Path) -> None:

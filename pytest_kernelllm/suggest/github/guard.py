@@ -15,12 +15,6 @@ ADVICE = "docs/how-to/github-action.md describes how to set up the two jobs."
 def check_verify(job: WorkflowJob, environ: Mapping[str, str], folder: Path, token: bool) -> None:
     """Refuses to run a pull request's code where it could reach a secret or a token with write permission.
 
-    Args:
-        job: the job that verifies.
-        environ: the environment that the code would run with.
-        folder: the checkout that the code would run in.
-        token: whether the action was given a token.
-
     Raises:
         SuggestionRefused: states what is wrong and what to do.
     """

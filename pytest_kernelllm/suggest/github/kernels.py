@@ -27,32 +27,19 @@ class ProposedKernel:
     source: str
 
 
-@dataclass(frozen=True)
-class LeftOut:
-    """A kernel of the patch that is not suggested."""
+def read_kernel(change: Change) -> ProposedKernel | None:
+    """Returns the kernel module that a change adds; None if the file is no kernel module.
 
-    path: str
-    """From the top of the repository."""
-    target: str
-    """``Target.id``, by the header."""
-    reason: str
-    """The reason, in one sentence."""
-
-
-def read_kernel(change: Change) -> ProposedKernel | LeftOut | None:
-    """Returns the kernel module that a change adds, or why it is left out; None if the file is no kernel module."""
+    Raises:
+        SuggestionRefused: the judge would not read it, or a person could misread it.
+    """
     new = change.new or b""
     target = target_in_header(new)
-    if target is None:
-        return None
-    try:
-        return ProposedKernel(change.path, target, _checked(change.path, target, new))
-    except SuggestionRefused as error:
-        return LeftOut(change.path, target, str(error))
+    return None if target is None else ProposedKernel(change.path, target, _checked(change.path, target, new))
 
 
 def _checked(path: str, target: str, new: bytes) -> str:
-    """Returns the source; ``SuggestionRefused`` if the judge would not read it, or a person could misread it."""
+    """Returns the source; raises as above."""
     name = shown(path)
     if len(new) > LARGEST_KERNEL:
         raise SuggestionRefused(f"{name} of the patch has more than {LARGEST_KERNEL:,} bytes.")

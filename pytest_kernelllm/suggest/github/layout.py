@@ -25,8 +25,6 @@ def only_laid_out(
         before: the file without the adoptions.
         expected: the file with the shortest edit for each adoption.
         found: the file as a patch has it.
-        targets: what is adopted in this file.
-        root: the project root.
     """
     try:
         old, new, shortest = (plain_text(content) for content in (before, found, expected))

@@ -40,13 +40,7 @@ def pack(report: Path, folder: Path, base: Path = Path()) -> Report:
 
 
 def publish(report: Report, root: Path, runner: ActionsRunner) -> None:
-    """Writes the job's summary and annotates the targets.
-
-    Args:
-        report: the run's report.
-        root: the project root, to which the targets' paths are relative.
-        runner: the runner of this job.
-    """
+    """Writes the job's summary and annotates the targets."""
     runner.summary(job_summary(report))
     top = work_tree(root) or root.absolute()
     prefix = root.absolute().relative_to(top)

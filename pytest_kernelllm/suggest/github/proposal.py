@@ -1,4 +1,4 @@
-"""What a pull request would contain: a tree made of an artifact's checked patch, without the kernels that fail."""
+"""What a pull request would contain: a tree made of an artifact's checked patch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pytest_kernelllm.suggest.github.artifact import Artifact
 from pytest_kernelllm.suggest.github.branch import digest_of
 from pytest_kernelllm.suggest.github.errors import GitError
 from pytest_kernelllm.suggest.github.git import Change, Git
-from pytest_kernelllm.suggest.github.kernels import LeftOut
 
 
 @dataclass(frozen=True)
@@ -22,22 +21,19 @@ class Proposal:
     changes: Sequence[Change]
     targets: Sequence[str]
     """``Target.id`` of each target whose kernel is adopted."""
-    left_out: Sequence[LeftOut]
-    """Kernels of the patch that the checks refused; nothing of them is in the tree."""
     digest: str
     """Digest of the artifact's patch, see ``digest_of``."""
 
     def body(self, artifact: Artifact, run: str) -> str:
         """Returns the action's part of the pull request's text; ``run`` is the address of the run that verified."""
-        reasons = {kernel.target: kernel.reason for kernel in self.left_out}
-        return pull_request_section(artifact.report, self.digest, run, self.targets, reasons)
+        return pull_request_section(artifact.report, self.digest, run, self.targets)
 
 
 def make_proposal(git: Git, head: str, artifact: Artifact, patch: bytes, kernels_dir: str) -> Proposal | None:
     """Returns what the patch of an artifact changes at a commit; None if it does not apply there.
 
     Raises:
-        SuggestionRefused: the patch is not one that a verify job writes, or no kernel of it passes the checks.
+        SuggestionRefused: the patch is not one that a verify job writes, or a kernel of it does not pass the checks.
     """
     try:
         tree = git.apply(head, patch)
@@ -46,10 +42,6 @@ def make_proposal(git: Git, head: str, artifact: Artifact, patch: bytes, kernels
     changes = git.changes(head, tree)
     sources = git.folder / "sources"
     git.write_sources(head, sources)
-    allowed = check_changes(
-        changes, sources, [entry.target for entry in artifact.report.targets], kernels_dir
-    )
-    if allowed.left_out:
-        tree = git.with_files(head, allowed.files)
-        changes = git.changes(head, tree)
-    return Proposal(tree, changes, allowed.targets, allowed.left_out, digest_of(patch))
+    verified = [entry.target for entry in artifact.report.targets]
+    targets = check_changes(changes, sources, verified, kernels_dir)
+    return Proposal(tree, changes, targets, digest_of(patch))

@@ -137,7 +137,7 @@ def test_a_kernelized_module_compiles_as_the_original(exported):
 def test_another_class_under_the_same_layer_name_is_left_alone(exported, tmp_path, monkeypatch):
     other = make_project(tmp_path, monkeypatch, LAYERS.replace("+ 1", "+ 7"))
     module = kernelized(other.layers.Scale(64).eval(), exported.root / VARIANT, "cpu")
-    with pytest.warns(UserWarning, match="Scale runs its own forward because its source is not what"):
+    with pytest.warns(UserWarning, match="Scale runs its original forward because its source is not what"):
         assert adds(module, X) == 7.0
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -182,7 +182,7 @@ def test_a_kernel_that_raises_gives_way_once_and_for_all(project, monkeypatch):
     project.layers.Scale(64).eval()(X)
     monkeypatch.delenv("KERNELLLM_DISABLE")
     module = load(project)
-    with pytest.warns(UserWarning, match="its kernel raised ValueError: no"):
+    with pytest.warns(UserWarning, match="scale_kernel raised ValueError: no"):
         assert adds(module, X) == 1.0
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -342,65 +342,19 @@ def test_wrong_use_is_one_sentence(project, arguments):
 # ------------------------------------------------------------------ the folder
 
 
-def test_what_was_exported_checks_also_after_it_was_used(exported, monkeypatch):
+def test_the_checksums_hold_also_after_it_was_used(exported, monkeypatch):
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     adds(load(exported), X)
-    assert list((exported.root / VARIANT).rglob("*.pyc"))
-    done = exported.check()
-    assert done.returncode == 0 and "hf is unchanged since the export" in done.stdout
-    sums = subprocess.run(
-        ["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=exported.root / "hf", check=False
-    )
-    assert sums.returncode == 0
-
-
-def replace(path: Path, text: str = "changed") -> None:
-    path.write_text(text)
-
-
-def relink(path: Path) -> None:
-    path.rename(path.with_suffix(".bak"))
-    path.symlink_to(path.with_suffix(".bak").name)
-
-
-CHANGES = {
-    "an edited kernel": (lambda hf: replace(hf / "build/torch-cuda/scale_kernel.py"), "was changed"),
-    "other metadata": (lambda hf: replace(hf / "build/torch-cuda/metadata.json", "{}"), "was changed"),
-    "a lost file": (lambda hf: (hf / "build/torch-cuda/guard.py").unlink(), "is missing"),
-    "a link": (lambda hf: relink(hf / "README.md"), "is missing"),
-    "a file too many": (lambda hf: replace(hf / "build/torch-cuda/more.py"), "is not part of the export"),
-    "another variant": (lambda hf: (hf / "build/x").symlink_to("torch-cuda"), "is not part of the export"),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_changed_export_does_not_check(exported, change):
-    alter, told = CHANGES[change]
-    alter(exported.root / "hf")
-    done = exported.check()
-    assert done.returncode == 1 and told in done.stdout
+    command = ["sha256sum", "--check", "--quiet", "SHA256SUMS"]
+    assert subprocess.run(command, cwd=exported.root / "hf", check=False).returncode == 0
 
 
 @pytest.mark.parametrize("line", ["../../etc/passwd", "/etc/passwd", "a/../../b", "x\x00y"])
 def test_checksums_lead_nowhere_else(exported, line):
     sums = exported.root / "hf" / "SHA256SUMS"
     sums.write_text(sums.read_text() + f"{'0' * 64}  {line}\n")
-    done = exported.check()
+    done = exported.export()
     assert done.returncode == 2 and "has an invalid line" in done.stderr
-
-
-def test_a_folder_without_checksums_is_no_export(project):
-    done = project.check("nowhere")
-    assert done.returncode == 2 and "is not an export" in done.stderr
-
-
-def test_checking_needs_no_torch(exported):
-    program = (
-        "import sys; sys.argv = ['kernelllm', 'export', '--check', 'hf']\n"
-        "from pytest_kernelllm.cli import main\n"
-        "assert main() == 0 and 'torch' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", program], cwd=exported.root, check=True)
 
 
 def test_an_export_takes_the_place_of_the_one_before_and_leaves_other_files(exported):
@@ -409,7 +363,7 @@ def test_an_export_takes_the_place_of_the_one_before_and_leaves_other_files(expo
     exported.verified(4, H200, 1.5)
     assert exported.export().returncode == 0
     assert "+ 4)" in text_of(exported, "scale_kernel.py")
-    assert (hf / ".gitattributes").exists() and exported.check().returncode == 0
+    assert (hf / ".gitattributes").exists()
 
 
 def test_an_export_overwrites_nothing_that_it_did_not_write(exported):

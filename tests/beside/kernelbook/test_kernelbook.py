@@ -9,7 +9,6 @@ from exported import make_project
 from projects import ANSWER, COMMAND, LAYERS, PROBLEM
 from repository import git
 
-from pytest_kernelllm.beside.kernelbook.files import read, write
 from pytest_kernelllm.beside.kernelbook.read import references
 from pytest_kernelllm.beside.kernelbook.row import KernelBookError
 
@@ -104,18 +103,6 @@ def test_an_export_has_kernelbooks_columns_and_states_where_a_pair_comes_from(ex
     assert "return [[64], {}]" in row["python_code"]
 
 
-def test_parquet_holds_the_same_with_kernelbooks_types(exported, tmp_path):
-    rows = rows_of(exported[0].root / "out.jsonl")
-    for name in ("out.jsonl", "out.parquet"):
-        write(tmp_path / name, rows)
-        assert read(tmp_path / name) == rows
-    table = pyarrow.parquet.read_table(tmp_path / "out.parquet")
-    types = {name: str(table.schema.field(name).type) for name in COLUMNS}
-    assert types.pop("synthetic") == "bool" and types.pop("licenses") == "list<element: string>"
-    assert types.pop("uuid") == types.pop("stars") == "int64"
-    assert set(types.values()) == {"string"}
-
-
 def test_what_is_exported_is_judged_as_it_is_read(tmp_path, monkeypatch):
     """A wrong kernel in the store, a test problem of KernelBench, and one program twice."""
     project = project_of(tmp_path, monkeypatch, LAYERS + RELU + "\n\n" + SAME)
@@ -135,10 +122,10 @@ def test_without_a_licence_nothing_is_written(tmp_path, monkeypatch):
     project = project_of(tmp_path, monkeypatch)
     (tmp_path / "pyproject.toml").write_text("[project]\nlicense = { file = 'LICENSE' }\n")
     done = project.run("--to", "kernelbook", "out.jsonl")
-    assert done.returncode == 2 and "names no licence by its SPDX identifier" in done.stderr
+    assert done.returncode == 2 and "an SPDX identifier" in done.stderr
     for given, why in (
-        (("--license", "mine!", "out.jsonl"), "takes an SPDX identifier"),
-        (("--license", "MIT", "out.csv"), "must end in .jsonl or .parquet"),
+        (("--license", "mine!", "out.jsonl"), "an SPDX identifier"),
+        (("--license", "MIT", "out.csv"), "must end in .jsonl"),
         (("--license", "MIT", "out.jsonl", "--version", "2"), "--version goes with --to hf-kernels"),
         (("--license", "MIT OR Apache-2.0", "out.jsonl"), "nothing to export"),
     ):

@@ -13,10 +13,6 @@ REPOSITORY = "/repos/{owner}/{repo}/"
 PATHS = [
     "pulls",
     "pulls/{pull_number}",
-    "pulls/{pull_number}/files",
-    "pulls/{pull_number}/reviews",
-    "pulls/{pull_number}/reviews/{review_id}",
-    "issues/{issue_number}/comments",
 ]
 
 

@@ -25,7 +25,7 @@ class Hosting:
         self.bare.mkdir(parents=True)
         git(self.bare, "init", "-q", "--bare", "-b", "main")
         self.may_push = self.may_open = True
-        self.pulls, self.comments, self.reviews, self.files = [], [], [], {}
+        self.pulls = []
         self.requests, self.refusals = [], []
         self.before_push = {}  # by method: GET lists the branches, POST sends
         hosting = self
@@ -198,38 +198,11 @@ class Hosting:
         self.pulls[number - 1].update(body)
         return _json(200, self.pulls[number - 1])
 
-    def list_files(self, number, asked, body):
-        return self.files.get(number, [])
-
-    def list_reviews(self, number, asked, body):
-        return [review for review in self.reviews if review["pull"] == number]
-
-    def add_review(self, number, asked, body):
-        self.reviews.append({**body, "pull": number, "id": len(self.reviews) + 1})
-        return _json(200, self.reviews[-1])
-
-    def change_review(self, number, review, asked, body):
-        self.reviews[review - 1].update(body)
-        return _json(200, self.reviews[review - 1])
-
-    def list_comments(self, number, asked, body):
-        return [comment for comment in self.comments if comment["pull"] == number]
-
-    def add_comment(self, number, asked, body):
-        self.comments.append({**body, "pull": number, "id": len(self.comments) + 1})
-        return _json(201, self.comments[-1])
-
 
 ROUTES = [
     (r"GET /pulls", "list_pulls"),
     (r"POST /pulls", "open_pull"),
     (r"PATCH /pulls/(\d+)", "change_pull"),
-    (r"GET /pulls/(\d+)/files", "list_files"),
-    (r"GET /pulls/(\d+)/reviews", "list_reviews"),
-    (r"POST /pulls/(\d+)/reviews", "add_review"),
-    (r"PUT /pulls/(\d+)/reviews/(\d+)", "change_review"),
-    (r"GET /issues/(\d+)/comments", "list_comments"),
-    (r"POST /issues/(\d+)/comments", "add_comment"),
 ]
 
 

@@ -11,6 +11,14 @@ from pytest_kernelllm.web.secret import Secret
 TOKEN = "ghs_16C7e42F292c6912E7710c838347Ae178B4a"
 
 
+def listed(api):
+    return api.pulls("owner:a", state="open")
+
+
+def opened(api):
+    return api.open_pull(title="once", head="a", base="b", body="")
+
+
 class Script(Server):
     """Answers one after the other: ``(status, headers, content)``; the last one stays. None hangs up."""
 
@@ -46,9 +54,12 @@ def api(script, clock):
 
 def test_a_server_of_an_enterprise_is_asked_below_its_own_path(script, api):
     script.answers = [(200, {}, [])]
-    assert api.comments(3) == []
+    assert listed(api) == []
     [seen] = script.seen
-    assert seen.path == "/api/v3/repos/owner/name/issues/3/comments?per_page=100"
+    assert (
+        seen.path
+        == "/api/v3/repos/owner/name/pulls?head=owner%3Aa&state=open&sort=created&direction=desc&per_page=100"
+    )
     assert seen.headers["authorization"] == f"Bearer {TOKEN}"
     assert seen.headers["x-github-api-version"]
 
@@ -56,26 +67,26 @@ def test_a_server_of_an_enterprise_is_asked_below_its_own_path(script, api):
 def test_all_pages_are_read(script, api):
     following = {"link": f'<{script.url}/api/v3/next?page=2>; rel="next", <{script.url}/x>; rel="last"'}
     script.answers = [(200, following, [{"id": 1}]), (200, {}, [{"id": 2}])]
-    assert [found["id"] for found in api.comments(3)] == [1, 2]
+    assert [found["id"] for found in listed(api)] == [1, 2]
     assert script.seen[1].path == "/api/v3/next?page=2"
 
 
 def test_a_page_on_another_server_is_not_asked_for(script, api):
     script.answers = [(200, {"link": '<http://127.0.0.2:9/>; rel="next"'}, [])]
     with pytest.raises(ApiError, match="another server"):
-        api.comments(3)
+        listed(api)
 
 
 def test_pages_without_end_are_given_up(script, api):
     script.answers = [(200, {"link": f'<{script.url}/>; rel="next"'}, [])]
     with pytest.raises(ApiError, match="pages"):
-        api.comments(3)
+        listed(api)
 
 
 def test_a_redirect_is_not_followed(script, api):
     script.answers = [(301, {"location": "http://127.0.0.2:9/"}, {"message": "Moved"})]
     with pytest.raises(ApiError, match="301"):
-        api.comments(3)
+        listed(api)
     assert len(script.seen) == 1
 
 
@@ -84,7 +95,7 @@ def test_a_redirect_is_not_followed(script, api):
 )
 def test_reading_is_tried_again_with_growing_pauses(script, api, clock, trouble):
     script.answers = [trouble, trouble, (200, {}, [])]
-    assert api.comments(3) == []
+    assert listed(api) == []
     assert clock.slept == [2, 4]
 
 
@@ -92,33 +103,33 @@ def test_reading_is_tried_again_with_growing_pauses(script, api, clock, trouble)
 def test_what_writes_is_not_sent_twice_when_it_may_have_arrived(script, api, trouble):
     script.answers = [trouble, (201, {}, {})]
     with pytest.raises(ApiError):
-        api.comment(3, "once")
+        opened(api)
     assert len(script.seen) == 1
 
 
 def test_what_writes_is_sent_again_after_a_rate_limit(script, api, clock):
     script.answers = [(429, {"retry-after": "5"}, {}), (201, {}, {"id": 1})]
-    assert api.comment(3, "once") == {"id": 1}
+    assert opened(api) == {"id": 1}
     assert clock.slept == [5]
 
 
 def test_patience_ends(script, api, clock):
     script.answers = [(500, {}, {"message": "no"})]
     with pytest.raises(ApiError, match=f"{LIMITS.tries} tries"):
-        api.comments(3)
+        listed(api)
     assert len(script.seen) == LIMITS.tries
 
 
 def test_no_connection_is_one_sentence(clock):
     api = GitHub("http://127.0.0.1:1", "owner/name", Secret(TOKEN), clock)
     with pytest.raises(ApiError, match="GitHub cannot be reached: "):
-        api.comments(3)
+        listed(api)
 
 
 def test_the_token_does_not_leave_in_an_error_that_repeats_it(script, api):
     script.answers = [(400, {}, {"message": f"what is Bearer {TOKEN}?"})]
     with pytest.raises(ApiError) as refused:
-        api.comments(3)
+        listed(api)
     assert TOKEN not in str(refused.value)
     assert "[secret]" in str(refused.value)
 
@@ -126,13 +137,13 @@ def test_the_token_does_not_leave_in_an_error_that_repeats_it(script, api):
 def test_the_token_does_not_leave_in_logs(script, api, caplog):
     script.answers = [(200, {}, [])]
     with caplog.at_level("DEBUG"):
-        api.comments(3)
+        listed(api)
     assert TOKEN not in caplog.text
 
 
 def test_the_token_is_not_sent_unencrypted(tmp_path):
     with pytest.raises(ApiError, match="unencrypted"):
-        GitHub("http://api.example.org", "owner/name", Secret(TOKEN)).comments(3)
+        listed(GitHub("http://api.example.org", "owner/name", Secret(TOKEN)))
     with pytest.raises(GitError, match="unencrypted"):
         Git(tmp_path, "http://git.example.org/owner/name.git", Secret(TOKEN))
 
@@ -141,4 +152,4 @@ def test_the_token_is_not_sent_unencrypted(tmp_path):
 def test_an_answer_of_another_form_is_one_sentence(script, api, content):
     script.answers = [(200, {}, content)]
     with pytest.raises(ApiError, match=r"no JSON|not a list"):
-        api.comments(3)
+        listed(api)

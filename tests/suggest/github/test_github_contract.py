@@ -17,15 +17,7 @@ CALLS = {
     "pulls": lambda api: api.pulls("owner:branch", state="all", base="main"),
     "open_pull": lambda api: api.open_pull(title="T", head="a", base="b", body="c"),
     "update_pull": lambda api: api.update_pull(1, body="b", state="closed"),
-    "pull_files": lambda api: api.pull_files(1),
-    "reviews": lambda api: api.reviews(1),
-    "review": lambda api: api.review(1, commit="a" * 40, body="b", comments=[COMMENT, LONG_COMMENT]),
-    "update_review": lambda api: api.update_review(1, 2, "b"),
-    "comments": lambda api: api.comments(1),
-    "comment": lambda api: api.comment(1, "b"),
 }
-COMMENT = {"path": "x.py", "line": 3, "side": "RIGHT", "body": "b"}
-LONG_COMMENT = {**COMMENT, "start_line": 1, "start_side": "RIGHT"}
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +63,6 @@ def test_what_is_read_from_answers_is_described_there(prism):
     """Fields that the flow relies on are required ones."""
     read = {
         ("pulls", "get"): {"number", "state", "body", "html_url", "head", "merged_at"},
-        ("pulls/{pull_number}/files", "get"): {"filename"},
-        ("pulls/{pull_number}/reviews", "get"): {"id", "body"},
     }
     for (path, method), names in read.items():
         operation = prism.description["paths"][f"/repos/{{owner}}/{{repo}}/{path}"][method]
@@ -88,8 +78,6 @@ def test_what_is_read_from_answers_is_described_there(prism):
         lambda api: api.open_pull(title="T", head="a", base=None, body="c"),
         lambda api: api.update_pull("one", body="b"),
         lambda api: api.update_pull(1, body="b", state="merged"),
-        lambda api: api.review(1, commit="a", body="b", comments=[{"line": 3, "body": "b"}]),
-        lambda api: api.review(1, commit="a", body="b", comments=[{**COMMENT, "line": "three"}]),
         lambda api: api._write("POST", "pulls", {"title": "T", "head": "a", "base": "b", "boddy": ""}),
         lambda api: api._write("POST", "pull", {}),
         lambda api: api._list("pulls", {"state": "merged"}),
@@ -98,8 +86,6 @@ def test_what_is_read_from_answers_is_described_there(prism):
         "a missing value",
         "a wrong number",
         "a wrong state",
-        "a missing path",
-        "a wrong line",
         "a misspelt field",
         "a wrong path",
         "a wrong query",
