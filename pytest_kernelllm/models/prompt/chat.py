@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kernelllm_judge.core.records import Case, TensorSpec
 
-CHAT_VERSION = 2
+CHAT_VERSION = 3
 """Raised whenever the conversation for an unchanged target changes; stored completions are looked up by it."""
 
 SYSTEM = """You are an expert in GPU kernels in Triton. You get a PyTorch module and write a replacement for it that computes \

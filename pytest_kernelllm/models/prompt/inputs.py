@@ -20,8 +20,7 @@ from kernelllm_judge.target import build
 from kernelllm_judge.target.calls import Call, seeded
 from kernelllm_judge.target.errors import TargetError
 from kernelllm_judge.target.live import LiveTarget
-from pytest_kernelllm.models.prompt.errors import PromptError
-from pytest_kernelllm.models.prompt.files import MISSING, attribute
+from pytest_kernelllm.models.prompt.files import MISSING, PromptError, attribute
 from pytest_kernelllm.models.prompt.values import Unwritable, write
 
 _MOST_ELEMENTS = 1 << 22
@@ -37,18 +36,17 @@ _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 def order(signature: inspect.Signature, passed: Mapping[str, Any], what: str) -> list[str]:
     """Lists the parameters that must be passed by position so that all in ``passed`` get their value.
 
-    Passed keyword-only parameters come before those with defaults, as ``shorten.positional`` moves them.
+    Where ``shorten.positional`` moves keyword-only ones, those with a default come last.
 
     Raises:
         PromptError: a value goes into ``*args`` or ``**kwargs``.
     """
     found: list[inspect.Parameter] = []
     for name, parameter in signature.parameters.items():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            if name in passed:
-                raise PromptError(f"{what} takes values by {parameter}; give each a parameter of its own")
-        elif parameter.kind != parameter.KEYWORD_ONLY or name in passed:
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             found.append(parameter)
+        elif name in passed:
+            raise PromptError(f"{what} takes values by {parameter}; give each a parameter of its own")
     if any(parameter.kind == parameter.KEYWORD_ONLY for parameter in found):
         found.sort(key=lambda parameter: parameter.default is not parameter.empty)
     names = [parameter.name for parameter in found]
@@ -63,8 +61,7 @@ def constructor_values(live: LiveTarget) -> dict[str, Any]:
     Raises:
         PromptError: one goes into ``**kwargs``, or ``init`` returns a module that it did not make.
     """
-    where = f"{live.target.path}: {live.target.name}"
-    made = build.init_arguments(live.options.init, where)
+    made = build.init_arguments(live.options.init, f"{live.target.path}: {live.target.name}")
     call = made if isinstance(made, Call) else _observed_call(live)
     signature = inspect.signature(live.cls.__init__)
     signature = signature.replace(parameters=list(signature.parameters.values())[1:])
@@ -125,8 +122,8 @@ def words_of(values: Iterable[Any]) -> set[str]:
     return {part for part in held if isinstance(part, str)}
 
 
-def inputs(live: LiveTarget, case: Case, refer: Callable[[Any], str]) -> tuple[list[str], list[str]]:
-    """Returns the positional parameters of ``forward``, and for each an expression that makes a value like the case's.
+def inputs(live: LiveTarget, case: Case, refer: Callable[[Any], str]) -> list[str]:
+    """Returns an expression for each positional argument of ``forward``, which makes a value like the case's.
 
     Raises:
         PromptError: a value goes into ``*args`` or ``**kwargs``.
@@ -139,7 +136,7 @@ def inputs(live: LiveTarget, case: Case, refer: Callable[[Any], str]) -> tuple[l
     sample = nested(live.bind(call))
     names = order(live.signature, sample, "forward")
     shown = {n: sample.get(n, live.signature.parameters[n].default) for n in names}
-    return names, [_made(case, name, value, refer) for name, value in shown.items()]
+    return [_made(case, name, value, refer) for name, value in shown.items()]
 
 
 def small_sizes(case: Case) -> dict[str, int] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-PROMPT_VERSION = 2
+PROMPT_VERSION = 3
 """Raised whenever the prompt for an unchanged target changes; stored completions are looked up by it."""
 
 PLACEHOLDER = "{}"
