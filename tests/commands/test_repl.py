@@ -20,6 +20,8 @@ from serving import Scripted
 from pytest_kernelllm import KernelLLM
 from pytest_kernelllm.beside.commands.conversation import Repl, converse, piped_inputs, terminal_inputs
 from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.models.endpoint.wire import seed_of
+from pytest_kernelllm.models.protocol import Sampling
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +34,7 @@ def server():
     def write(prompt, seed, choice):
         if "class Model(" not in prompt:
             return f"you said {prompt}"
-        return WRONG if choice else SAID
+        return WRONG if seed == seed_of(Sampling(), 1) else SAID
 
     server = Scripted(write=write, context=1 << 17)
     yield server

@@ -73,7 +73,9 @@ def run(command, project, **environ):
 
 
 def clean():
-    return {k: v for k, v in os.environ.items() if "TOKEN" not in k and k != "COLUMNS"} | {"OMP_NUM_THREADS": "1"}
+    return {k: v for k, v in os.environ.items() if "TOKEN" not in k and k != "COLUMNS"} | {
+        "OMP_NUM_THREADS": "1"
+    }
 
 
 def conversations(proxy):

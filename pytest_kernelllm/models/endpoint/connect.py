@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pytest_kernelllm.models.endpoint.address import Address
-from pytest_kernelllm.models.endpoint.chat import Chat
 from pytest_kernelllm.models.endpoint.openai import DIALECTS, Dialect, OpenAi, Prices
 from pytest_kernelllm.models.endpoint.tgi import Tgi
 from pytest_kernelllm.models.endpoint.wire import Wire, number
@@ -40,7 +38,7 @@ class Served:
 
 
 async def detect_protocol(
-    http: Http, root: str, model: str, retry: Retry, protocol: Protocol = "auto", repository: str = ""
+    http: Http, root: str, model: str, retry: Retry, protocol: Protocol, repository: str
 ) -> Served:
     """Finds out which protocols the server at ``root`` offers, and chooses one.
 
@@ -77,118 +75,68 @@ async def detect_protocol(
     # The list of models of `transformers serve` describes a cache, not what it serves, and fails without a cache.
     if {"/load_model", "/v1/completions"} <= routes:
         chats = protocol == "chat" or (protocol == "auto" and not continues_text(repository or model))
-        return Served(root, _wire(chats, f"{base}/v1", model, "transformers"), model)
+        return Served(root, openai(chats, f"{base}/v1", model, "transformers"), model)
     for prefix in (f"{base}/v1", base):
         listed = await ask(f"{prefix}/models")
         if isinstance(listed, dict) and isinstance(listed.get("data"), list):
-            models = [entry for entry in listed["data"] if isinstance(entry, dict)]
-            return await _openai(http, root, prefix, models, model, repository or model, protocol, routes)
-    if protocol in ("chat", "completions"):  # some providers list no models
-        prefix = root if urlsplit(root).path else f"{root}/v1"
-        return Served(root, _wire(protocol == "chat", prefix, model), model)
-    raise Fault(
-        f"uses neither TGI's protocol nor OpenAI's: it {'; it '.join(answers) or 'answered with other JSON'}",
-        fatal=True,
-    )
+            entries = [entry for entry in listed["data"] if isinstance(entry, dict)]
+            break
+    else:
+        if protocol in ("chat", "completions"):  # some providers list no models
+            prefix = root if urlsplit(root).path else f"{root}/v1"
+            return Served(root, openai(protocol == "chat", prefix, model), model)
+        said = "; it ".join(answers) or "answered with other JSON"
+        raise Fault(f"uses neither TGI's protocol nor OpenAI's: it {said}", fatal=True)
+    if protocol == "tgi":
+        raise Fault("does not speak TGI's protocol: set `protocol` to auto", fatal=True)
+    entry = _entry(entries, model)
+    served = str(entry["id"]) if entry else model
+    behind = str(entry.get("root") or "")  # vLLM: the repository that it loaded under that name
+    known_as = behind if re.fullmatch(REPOSITORY, behind) else served
+    owners = [DIALECTS[str(each.get("owned_by"))] for each in entries if each.get("owned_by") in DIALECTS]
+    dialect = owners[-1] if owners else "other"
+    prices = _prices(entry.get("pricing"))
+    chats = protocol == "chat"
+    if protocol == "auto":
+        chats = not continues_text(_named(known_as, repository or model))
+        # Local servers have both routes; whoever is not known is asked.
+        if dialect == "other":
+            by_chats = {each: openai(each, prefix, served) for each in (chats, not chats)}
+            if not await _has(http, by_chats[chats], routes) and await _has(
+                http, by_chats[not chats], routes
+            ):
+                chats = not chats
+    return Served(root, openai(chats, prefix, served, dialect, prices), known_as)
 
 
-async def routed_chat(http: Http, root: str, address: Address, retry: Retry) -> Served:
-    """Returns how Hugging Face's router chats with a model, at one provider or at the one that it chooses.
-
-    Args:
-        http: a connection to the router.
-        root: its address, which ends in ``/v1``.
-        address: ``hf-model:OWNER/MODEL[:PROVIDER]``.
-        retry: repeats what fails in passing.
-
-    Raises:
-        Fault: no provider chats with this model, or the router does not answer.
-    """
-    listed = await retry(lambda: http.ask("GET", f"{root}/models"))
-    entries = listed.get("data") if isinstance(listed, dict) else None
-    entry = next((e for e in entries or () if isinstance(e, dict) and e.get("id") == address.name), {})
-    offers = [o for o in entry.get("providers") or () if isinstance(o, dict) and o.get("status") == "live"]
-    names = [str(offer.get("provider")) for offer in offers]
-    if address.provider:
-        offers = [offer for offer in offers if offer.get("provider") == address.provider]
-    if not offers:
-        known = f"; those that do: {', '.join(names)}" if names else ""
-        raise Fault(
-            f"has no {address.provider or 'provider'} that chats with {address.name}{known}", fatal=True
-        )
-    prices = None
-    if len(offers) == 1:  # else it is not known which of them answers
-        for_a_million = offers[0].get("pricing") or {}
-        prices = _prices(for_a_million, "input", "output", 1e6)
-    model = f"{address.name}:{address.provider}" if address.provider else address.name
-    return Served(root, _wire(True, root, model, prices=prices), address.name)
+def openai(
+    chats: bool, prefix: str, model: str, dialect: Dialect = "other", prices: Prices | None = None
+) -> OpenAi:
+    """Returns OpenAI's protocol with the routes below ``prefix``."""
+    route = "chat/completions" if chats else "completions"
+    return OpenAi(f"{prefix}/{route}", model, chats, dialect, prices)
 
 
 def _tgi(root: str, base: str, info: dict[str, Any], model: str, protocol: Protocol) -> Served:
-    served, context = info["model_id"], number(info, "max_total_tokens")
-    revision = str(info.get("model_sha") or "")
-    if protocol in ("tgi", "auto") and (protocol == "tgi" or continues_text(_named(served, model))):
-        wire: Wire = Tgi(f"{base}/generate_stream", f"{base}/tokenize", context)
-    else:
-        wire = _wire(protocol != "completions", f"{base}/v1", served, "tgi", context=context, many=False)
-    return Served(root, wire, served, revision)
+    served = info["model_id"]
+    wire: Wire = openai(protocol != "completions", f"{base}/v1", served, "tgi")
+    if protocol == "tgi" or (protocol == "auto" and continues_text(_named(served, model))):
+        wire = Tgi(f"{base}/generate_stream")
+    return Served(root, wire, served, str(info.get("model_sha") or ""))
 
 
-def _wire(chats: bool, prefix: str, model: str, dialect: Dialect = "other", **more: Any) -> OpenAi:
-    if chats:
-        return Chat(f"{prefix}/chat/completions", model, dialect, **more)
-    return OpenAi(f"{prefix}/completions", model, dialect, **more)
+def _entry(listed: list[dict[str, Any]], requested: str) -> dict[str, Any]:
+    """Returns the model to ask for, of those that a server lists; an empty entry if it lists none.
 
-
-async def _openai(
-    http: Http,
-    root: str,
-    prefix: str,
-    models: list[dict[str, Any]],
-    requested: str,
-    known_as: str,
-    protocol: Protocol,
-    routes: frozenset[str],
-) -> Served:
-    if protocol == "tgi":
-        raise Fault("does not speak TGI's protocol: set `protocol` to auto", fatal=True)
-    dialect: Dialect = "other"
-    for entry in models:
-        dialect = DIALECTS.get(str(entry.get("owned_by")), dialect)
-    names = [str(entry["id"]) for entry in models if entry.get("id")]
-    model = requested if requested in names or len(names) != 1 else names[0]
-    if len(names) > 1 and model not in names:
-        listed = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
-        raise Fault(
-            f"serves {listed}{f', but not {requested}' if requested else ''}: name one with `model`",
-            fatal=True,
-        )
-    entry = next((entry for entry in models if entry.get("id") == model), {})
-    meta = entry.get("meta") if isinstance(entry.get("meta"), dict) else {}
-    behind = str(entry.get("root") or "")  # vLLM: the repository that it loaded under that name
-    served = behind if re.fullmatch(REPOSITORY, behind) else model
-    base = root.removesuffix("/v1")
-    made = {
-        chats: _wire(
-            chats,
-            prefix,
-            model,
-            dialect,
-            tokenize=f"{base}/tokenize" if dialect in ("vllm", "sglang", "llamacpp") else "",
-            context=number(entry, "max_model_len", "context_length") or number(meta or {}, "n_ctx"),
-            prices=_prices(entry.get("pricing"), "prompt", "completion"),  # as OpenRouter lists them
-        )
-        for chats in (False, True)
-    }
-    if protocol != "auto":
-        return Served(root, made[protocol == "chat"], served)
-    preferred = made[not continues_text(_named(served, known_as))]
-    other = made[not preferred.chats]
-    # These have both; whoever is not known is asked.
-    known = dialect in ("vllm", "sglang", "llamacpp", "ollama")
-    if not known and not await _has(http, preferred, routes) and await _has(http, other, routes):
-        return Served(root, other, served)
-    return Served(root, preferred, served)
+    Raises:
+        Fault: there are several, none of which was named.
+    """
+    by_name = {str(entry["id"]): entry for entry in listed if entry.get("id")}
+    if requested in by_name or len(by_name) < 2:
+        return by_name.get(requested) or next(iter(by_name.values()), {})
+    names = ", ".join([*by_name][:8]) + (", …" if len(by_name) > 8 else "")
+    other = f", but not {requested}" if requested else ""
+    raise Fault(f"serves {names}{other}: name one with `model`", fatal=True)
 
 
 def _named(served: str, requested: str) -> str:
@@ -207,9 +155,9 @@ async def _has(http: Http, wire: OpenAi, routes: frozenset[str]) -> bool:
     return True
 
 
-def _prices(listed: Any, prompt: str, answer: str, tokens: float = 1) -> Prices | None:
-    """Reads prices in US dollars for so many tokens; None if they are not stated."""
+def _prices(listed: Any) -> Prices | None:
+    """Reads prices in US dollars for a token, as OpenRouter lists them; None if they are not stated."""
     try:
-        return Prices(float(listed[prompt]) / tokens, float(listed[answer]) / tokens)
+        return Prices(float(listed["prompt"]), float(listed["completion"]))
     except (KeyError, TypeError, ValueError):
         return None

@@ -90,8 +90,8 @@ class HuggingFaceHub:
             await self._call(endpoint.fetch)
         return Location(str(endpoint.url), endpoint.repository, endpoint.revision or "", price)
 
-    def router(self) -> Location:
-        """Returns where Hugging Face passes conversations on to providers.
+    def router(self) -> str:
+        """Returns the address at which Hugging Face passes conversations on to providers.
 
         Raises:
             Fault: there is no token.
@@ -100,7 +100,7 @@ class HuggingFaceHub:
 
         if self._token is None:
             raise Fault("requires a token: set HF_TOKEN or `hf auth login`", fatal=True)
-        return Location(constants.INFERENCE_PROXY_TEMPLATE.format(provider="v1"))
+        return str(constants.INFERENCE_PROXY_TEMPLATE.format(provider="v1"))
 
     async def _resume(self, endpoint: InferenceEndpoint) -> None:
         try:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_kernelllm.models.endpoint.wire import Count, Piece, Wire, number
+from pytest_kernelllm.models.endpoint.wire import Piece, Wire, number
 from pytest_kernelllm.models.protocol import Prompt, Sampling, text_of
 from pytest_kernelllm.web.answers import what_it_says
 from pytest_kernelllm.web.faults import Fault
@@ -14,15 +14,12 @@ from pytest_kernelllm.web.faults import Fault
 
 @dataclass(frozen=True)
 class Tgi:
-    """TGI on one server (``wire.Wire``). One sample per request: it has no ``n``."""
+    """TGI on one server (``wire.Wire``)."""
 
     url: str
-    tokenize: str = ""
-    context: int = 0
-    many: bool = False
     chats: bool = False
 
-    def body(self, prompt: Prompt, sampling: Sampling, n: int, seed: int) -> dict[str, Any]:
+    def body(self, prompt: Prompt, sampling: Sampling, seed: int) -> dict[str, Any]:
         """Returns ``inputs`` and ``parameters`` without values that switch something off: TGI refuses them."""
         parameters: dict[str, Any] = {
             "max_new_tokens": sampling.max_new_tokens,
@@ -56,14 +53,6 @@ class Tgi:
     def without(self, reason: str, body: Mapping[str, Any]) -> tuple[Wire, str] | None:
         """Returns None: TGI takes all of its parameters."""
         return None
-
-    def count(self, prompt: Prompt) -> tuple[str, dict[str, Any]] | None:
-        """Uses TGI's route ``/tokenize``."""
-        return (self.tokenize, {"inputs": text_of(prompt)}) if self.tokenize else None
-
-    def counted(self, reply: Any) -> Count | None:
-        """Reads a list with an entry per token."""
-        return Count(len(reply), self.context) if isinstance(reply, list) and reply else None
 
 
 def _fault(event: dict[str, Any]) -> Fault:
