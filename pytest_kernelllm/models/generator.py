@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -17,7 +16,6 @@ from pytest_kernelllm.models.protocol import (
     Message,
     Prompt,
     Sampling,
-    split_reasoning,
     text_of,
 )
 
@@ -124,23 +122,6 @@ class KernelLLMGenerator(Generator):
                 asks.append(Ask(prompt, indices(each)))
         for answer in self._model.answers(asks, self._sampling):
             yield asked[answer.ask], self._completion(answer, asks[answer.ask].prompt)
-
-    def stream(self, request: Request) -> Iterator[str | Completion]:
-        """Yields the first requested sample in pieces, and then the whole of it as a completion.
-
-        Raises:
-            GenerateError: the model is not available, or fails on the way.
-        """
-        prompt, why_not = self._prompt(request)
-        text, started = "", time.monotonic()
-        if not why_not:
-            for piece in self._model.stream(prompt, self._sampling, request.indices[0]):
-                text += piece
-                yield piece
-        seconds = round(time.monotonic() - started, 3)
-        thoughts, text = split_reasoning(text) if prompt and not isinstance(prompt, str) else ("", text)
-        answer = Answer(0, request.indices[0], text, seconds=seconds, note=why_not, reasoning=thoughts)
-        yield self._completion(answer, prompt)
 
     def release(self) -> None:
         """Frees the model's GPU memory."""

@@ -79,24 +79,6 @@ class CompleteStage:
         }
         return {index: completion for index, completion in found.items() if completion is not None}
 
-    def stream(self, generator: Generator, target: Target) -> Iterator[str]:
-        """Yields the first completion piece by piece while it is written; nothing where there is nothing to watch.
-
-        Raises:
-            GenerateError: this generator cannot work.
-            SessionError: the target cannot be imported, built or called.
-        """
-        identity = generator.identity()
-        if not self._missing(identity, target, 1):
-            return
-        with self._context.store.lock(f"generate {identity} "):
-            if self._missing(identity, target, 1):
-                for part in generator.stream(Request(target, (0,), partial(self._targets.live, target))):
-                    if isinstance(part, Completion):
-                        self._context.known.completions.keep(self._key(identity, target, part.index), part)
-                    else:
-                        yield part
-
     def leave_gpus(self) -> None:
         """Waits until nothing is written on this machine's GPUs any more, and takes their memory back."""
         for batch in list(self._batches.values()):

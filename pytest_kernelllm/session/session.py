@@ -224,15 +224,6 @@ class Session:
                 self._keep(target, [candidate])
         return self._outcomes[key]
 
-    def stream(self, target: Target) -> Iterator[str]:
-        """Yields the first candidate's text, piece by piece while it is written; nothing where it cannot be watched.
-
-        Raises:
-            SessionError: the target cannot be imported, built or called.
-            GenerateError: the generator cannot work.
-        """
-        return self._completing.stream(self.generators[0], target)
-
     @property
     def settled(self) -> list[Outcome]:
         """What became of the candidates so far, also of those that nobody has asked for yet."""

@@ -13,7 +13,7 @@ import torch
 
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.models.local.files import SPARE, ModelFiles, in_short
-from pytest_kernelllm.models.local.fuse import fuse
+from pytest_kernelllm.models.local.norms import replace_norms
 
 GIB = 1 << 30
 
@@ -119,7 +119,7 @@ def load_model(files: ModelFiles, options: LoadOptions, tokenizer: Any) -> Loade
     graph = len(devices) == 1 and not on_cpu and options.quantization != "8bit"
     model.eval()
     if graph:
-        fuse(model)
+        replace_norms(model)
     return Loaded(model, tokenizer, graph)
 
 
