@@ -58,17 +58,7 @@ class KernelLLMGenerator(Generator):
         gpu: str = "",
         chats: bool = False,
     ) -> None:
-        """Prepares; the first request uses the model.
-
-        Args:
-            name: the generator's name: ``local`` or ``endpoint``.
-            model: the model to sample.
-            sampling: how tokens are drawn.
-            on_gpu: whether the model computes on this machine's GPUs.
-            hook: may replace a target's prompt; of a conversation, what the user says.
-            gpu: what the kernels are for; stated to a model that is chatted with.
-            chats: whether the model is known to be chatted with, before it is asked.
-        """
+        """Prepares; the first request uses the model."""
         self._gpu = gpu
         self._chats = chats
         self.name = name
@@ -86,19 +76,11 @@ class KernelLLMGenerator(Generator):
         return f"{self._model.identity()} {self._sampling.key} {prompt}{hook}"
 
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Completion]]:
-        """Yields every requested sample as it gets ready.
-
-        Raises:
-            GenerateError: the model is not available.
-        """
+        """Yields every requested sample as it gets ready."""
         return self._written(requests, lambda request: request.indices, self._prompt)
 
     def repair(self, repairs: Sequence[Repair]) -> Iterator[tuple[Repair, Completion]]:
-        """Yields a new answer to each, written with the verdicts on the earlier ones before the model's eyes.
-
-        Raises:
-            GenerateError: the model is not available.
-        """
+        """Yields a new answer to each, written with the verdicts on the earlier ones before the model's eyes."""
         return self._written(repairs, lambda repair: repair.request.indices[:1], self._again)
 
     def _written(

@@ -1,4 +1,4 @@
-"""A judging process: one warm judge on one GPU, which gets its jobs from the pool.
+"""A process of the pool: one warm judge on one GPU; or, while others judge, what writes and renders with the CPU alone.
 
 Run as ``python -m pytest_kernelllm.pool.judging_process FD``. ``CUDA_VISIBLE_DEVICES`` names the one GPU, so it is always device 0.
 """
@@ -9,13 +9,13 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import torch
 
 from kernelllm_judge.candidate import Speed, criteria_of, judge_candidate, measure_completion
+from kernelllm_judge.constructors import Constructors
 from kernelllm_judge.core.measured import Measured
-from kernelllm_judge.core.records import Candidate, Verdict
+from kernelllm_judge.core.records import Candidate, Record, Verdict
 from kernelllm_judge.core.shorten import whole
 from kernelllm_judge.core.stages import InStage, unwatched
 from kernelllm_judge.isolation.isolation import probe_isolation
@@ -27,11 +27,9 @@ from pytest_kernelllm.pool.messages import (
     Handshake,
     JudgeRequest,
     MeasureRequest,
-    PrepareRequest,
     Request,
-    request_of,
+    VerdictReply,
 )
-from pytest_kernelllm.pool.pool_process import UNFIT
 from pytest_kernelllm.pool.serving import StageReports, serve
 from pytest_kernelllm.pool.targets import TargetLoader
 
@@ -51,17 +49,12 @@ class TargetJudge(TargetLoader):
         """Whether nothing that an earlier reference did to this process can change this reply."""
         return super().fit_for(request) and self._cuda_works()
 
-    def reply(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Answers a message: a request's JSON, or that of ``UNFIT`` where another process must answer it."""
-        request = request_of(message)
-        if not self.fit_for(request):
-            return {UNFIT: True}
-        if isinstance(request, PrepareRequest):
-            return self.prepared(request).to_json()
-        if isinstance(request, MeasureRequest):
-            return self.measured(request).to_json()
-        judged = self.judged(request)
-        return {"verdict": judged.to_json()} if isinstance(judged, Verdict) else judged.to_json()
+    def answer(self, request: Request) -> Record:
+        """Answers a request to judge, to measure or to prepare."""
+        if isinstance(request, JudgeRequest):
+            judged = self.judged(request)
+            return VerdictReply(judged) if isinstance(judged, Verdict) else judged
+        return self.measured(request) if isinstance(request, MeasureRequest) else super().answer(request)
 
     def judged(self, request: JudgeRequest) -> Verdict | ErrorReply:
         """Judges one candidate. Where the reference or the judge itself fails, the verdict is inconclusive."""
@@ -105,8 +98,12 @@ class TargetJudge(TargetLoader):
 
 
 @contextlib.contextmanager
-def _judging(start: Handshake, reports: StageReports) -> Iterator[TargetJudge]:
-    isolation = probe_isolation(start.environment.device, start.isolation)
+def _opened(start: Handshake, reports: StageReports) -> Iterator[TargetLoader]:
+    isolation = probe_isolation(start.environment.device if start.judges else "cpu", start.isolation)
+    if not start.judges:  # what crashes in a compiler ends this process, and no judge
+        with Constructors(isolation) as constructors:
+            yield TargetLoader(start.environment, constructors, reports.in_stage)
+        return
     with Judge(
         start.environment,
         deadline=start.deadline,
@@ -119,11 +116,7 @@ def _judging(start: Handshake, reports: StageReports) -> Iterator[TargetJudge]:
 
 
 def _judge_source(judge: Judge, live: LiveTarget, request: JudgeRequest, speed: Speed) -> Verdict:
-    """Judges a kernel module as it stands, by what its project states about the target.
-
-    Raises:
-        launching.ServerFailed: the judge's own processes cannot start.
-    """
+    """Judges a kernel module as it stands, by what its project states about the target."""
     criteria = criteria_of(live, speed)
     if request.tolerance is not None:
         criteria = replace(criteria, tolerance=request.tolerance)
@@ -134,4 +127,4 @@ def _judge_source(judge: Judge, live: LiveTarget, request: JudgeRequest, speed: 
 
 
 if __name__ == "__main__":
-    serve(sys.argv, _judging)
+    serve(sys.argv, _opened)

@@ -65,12 +65,7 @@ class Replies(Protocol):
 def serve(
     argv: list[str], opened: Callable[[Handshake, StageReports], AbstractContextManager[Replies]]
 ) -> None:
-    """Serves until the pool closes its end or sends SIGTERM.
-
-    Args:
-        argv: of a process that the pool started.
-        opened: returns what answers, for the handshake.
-    """
+    """Serves until the pool closes its end or sends SIGTERM."""
     faulthandler.enable()  # to the process's log, where the pool reads it
     signal.signal(signal.SIGTERM, _terminate)
     # Also where the command itself is killed.

@@ -56,12 +56,7 @@ class CompleteStage:
         self._announced[target.id] = target
 
     def completions(self, generator: Generator, target: Target, count: int) -> dict[int, Completion]:
-        """Returns the first ``count`` completions by index, fewer if there are no more; waits until they are written.
-
-        Raises:
-            GenerateError: this generator cannot work.
-            SessionError: the target cannot be imported, built or called.
-        """
+        """Returns the first ``count`` completions by index, fewer if there are no more; waits until they are written."""
         identity = generator.identity()
         if missing := self._missing(identity, target, count):
             self._targets.load(target)

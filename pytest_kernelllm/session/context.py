@@ -54,11 +54,7 @@ class Context:
 
     @cached_property
     def environment(self) -> Environment:
-        """Where verdicts of this run hold.
-
-        Raises:
-            SessionError: the GPU is to be a cluster's, and there is none.
-        """
+        """Where verdicts of this run hold."""
         try:
             return judging_environment(self.settings)
         except PoolFailed as error:
@@ -86,11 +82,7 @@ class Context:
 
     @cached_property
     def isolation(self) -> Isolation:
-        """What will hold the candidates' processes.
-
-        Raises:
-            IsolationError: the settings ask for more than this machine can give.
-        """
+        """What will hold the candidates' processes."""
         return probe_isolation(self.environment.device, self.settings.isolation)
 
     def inputs(self, target: Target) -> str:

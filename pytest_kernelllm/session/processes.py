@@ -44,16 +44,14 @@ class PreparingLost(Exception):
 
 
 class TargetProcesses:
-    """Loads targets, writes, renders and judges candidates in the pool. Thread-safe; starts its processes when needed."""
+    """Loads targets, writes, renders and judges candidates in the pool. Thread-safe; starts its processes when needed.
+
+    Where a target cannot be imported, built or called, or no judge can start, methods raise ``SessionError``; ``render`` raises
+    ``PreparingLost``.
+    """
 
     def __init__(self, context: Context, writers: Callable[[], bool] = lambda: False) -> None:
-        """Prepares; processes start when there is work.
-
-        Args:
-            context: the project and the run.
-            writers: whether processes of their own write and render on the CPU cores that judging leaves; asked once, when
-                something is to be written.
-        """
+        """Prepares; processes start when there is work."""
         self._context = context
         self._live: dict[str, LiveTarget] = {}
         self._loaded: dict[str, SessionError | None] = {}
@@ -75,11 +73,7 @@ class TargetProcesses:
 
     @property
     def slots(self) -> int:
-        """How many jobs are done side by side, at most.
-
-        Raises:
-            SessionError: nothing can be judged here.
-        """
+        """How many jobs are done side by side, at most."""
         return self._open().slots
 
     @property
@@ -98,26 +92,14 @@ class TargetProcesses:
         # A single process does one target after the other, so that none waits for what another one's original does.
         return 2 * judging.slots + writers if judging.slots + writers > 1 else 1
 
-    def prefer(self, target: Target) -> None:
-        """States that somebody waits for this target from now on: verdicts on others leave one slot free for it."""
-        self._open().prefer(target.source_hash)
-
     def load(self, target: Target) -> None:
-        """Checks that a target can be loaded, once, by doing so in a judging process.
-
-        Raises:
-            SessionError: it cannot be imported, built or called, or it ended the processes that tried.
-        """
+        """Checks that a target can be loaded, once, by doing so in a judging process."""
         self._raise_if_known(target)
         if target.id not in self._loaded:
             self._prepare(self._prepare_request(target))
 
     def live(self, target: Target) -> LiveTarget:
-        """Imports a target in this process, for a generator that asks for it, once a judging process has.
-
-        Raises:
-            SessionError: it cannot be imported, built or called.
-        """
+        """Imports a target in this process, for a generator that asks for it, once a judging process has."""
         self.load(target)
         with self._importing:
             if target.id not in self._live:
@@ -141,9 +123,6 @@ class TargetProcesses:
         """Returns completions of the ``inductor`` generator, and renders them.
 
         Where a compiler ends the process, there is one completion that failed and says so.
-
-        Raises:
-            SessionError: the target cannot be imported, built or called.
         """
         self._context.progress(f"{target.name}: inductor is writing candidates")
         try:
@@ -155,12 +134,7 @@ class TargetProcesses:
         return [each.completion for each in reply.renderings]
 
     def render(self, target: Target, completion: Completion) -> Rendered:
-        """Returns the candidate, or why there is none.
-
-        Raises:
-            SessionError: the target cannot be imported, built or called.
-            PreparingLost: the process that rendered it ended.
-        """
+        """Returns the candidate, or why there is none."""
         known = self._rendered.get((target.id, completion))
         if known is None:
             self.load(target)
@@ -169,11 +143,7 @@ class TargetProcesses:
         return known
 
     def measure(self, target: Target, completion: Completion) -> Measured:
-        """Times a completion, without judging it.
-
-        Raises:
-            SessionError: the target cannot be imported, built or called, or no judge can start.
-        """
+        """Times a completion, without judging it."""
         of = self._prepare_request(target)
         request = MeasureRequest(of.reference, of.root, of.target, of.inputs, completion)
         try:
@@ -188,11 +158,7 @@ class TargetProcesses:
         return Measured.from_json(reply)
 
     def judge(self, target: Target, candidate: Candidate) -> Verdict:
-        """Judges a candidate. Where no process lives to do so, the verdict is inconclusive.
-
-        Raises:
-            SessionError: the target cannot be imported, built or called, or no judge can start.
-        """
+        """Judges a candidate. Where no process lives to do so, the verdict is inconclusive."""
         self._raise_if_known(target)
         reference, inputs = self._reference(target)
         request = JudgeRequest(
@@ -287,9 +253,8 @@ class TargetProcesses:
 
     def _submit(self, request: Request) -> Future[Reply]:
         _require_torch()
-        # Grouped by source: equal ones wait for each other's locks in the store, so they are preferred together.
         target, judging = request.target, not isinstance(request, PrepareRequest)
-        job = PoolJob(target.id, target.source_hash, message(request), can_wait=judging)
+        job = PoolJob(target.id, target.source_hash, message(request))
         return (self._open() if judging else self._open_writers()).submit(job)
 
     def _reference(self, target: Target) -> tuple[str, str]:

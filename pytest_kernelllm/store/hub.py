@@ -61,10 +61,6 @@ class HubStore:
     def __init__(self, address: str, progress: Callable[[str], None] = lambda text: None) -> None:
         """For an address like ``hf://datasets/OWNER/NAME``.
 
-        Args:
-            address: of the repository.
-            progress: called with a few words about what is being done.
-
         Raises:
             HubError: it is no such address, or ``huggingface_hub`` is not installed.
         """

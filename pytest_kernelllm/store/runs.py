@@ -35,9 +35,6 @@ class RunFiles:
 
         Kept are, of the runs with a target in ``keep``: those with a name, the latest ``KEPT``, and for each target and
         GPU the latest that is a reference.
-
-        Args:
-            keep: source hashes.
         """
         gone = needed = 0
         references: set[tuple[str, str, str]] = set()

@@ -36,11 +36,6 @@ class Store:
     ) -> None:
         """Opens the store below the project root.
 
-        Args:
-            root: the project's folder.
-            folder: the setting ``store``.
-            environ: where the key is looked up, by default this process's environment.
-
         Raises:
             ConfigError: the key is too short.
         """

@@ -69,10 +69,6 @@ class VerdictFiles:
     def take(self, name: str, content: bytes) -> bool:
         """Remembers a verdict as another store has it, signature and all; False where this one has its own.
 
-        Args:
-            name: its place there.
-            content: its entry.
-
         Raises:
             DamagedEntry: it is no whole verdict, of another version, or not in the place that its content says.
             UnsignedEntry: there is a key, and it did not sign this.

@@ -61,9 +61,6 @@ def export_joint(
     AOTAutograd, because an exported program no longer has the user's own autograd functions and ``no_grad`` blocks.
 
     The arguments are those of ``trace.export``.
-
-    Raises:
-        TraceError: the module cannot be traced, or no autograd function can express it.
     """
     with quiet(), one_precision():
         program = exported_program(module, args, kwargs, dynamic)

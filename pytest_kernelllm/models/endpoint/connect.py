@@ -40,20 +40,7 @@ class Served:
 async def detect_protocol(
     http: Http, root: str, model: str, retry: Retry, protocol: Protocol, repository: str
 ) -> Served:
-    """Finds out which protocols the server at ``root`` offers, and chooses one.
-
-    Args:
-        http: a connection to it.
-        root: its address; a ``/v1`` at the end belongs to OpenAI's routes.
-        model: the name that the user gave, or ""; a server with a single model is asked for that one.
-        retry: waits for a server that is starting.
-        protocol: the one to use; ``auto`` goes by the model (``continues_text``) and by what the server has.
-        repository: the model that is served, where that is known.
-
-    Raises:
-        Fault: it uses no known protocol (the text contains its answers), refuses the token, cannot be reached,
-            or serves several models, none of which was named.
-    """
+    """Finds out which protocols the server at ``root`` offers, and chooses one."""
     answers: list[str] = []
 
     async def ask(url: str) -> Any:
@@ -126,11 +113,7 @@ def _tgi(root: str, base: str, info: dict[str, Any], model: str, protocol: Proto
 
 
 def _entry(listed: list[dict[str, Any]], requested: str) -> dict[str, Any]:
-    """Returns the model to ask for, of those that a server lists; an empty entry if it lists none.
-
-    Raises:
-        Fault: there are several, none of which was named.
-    """
+    """Returns the model to ask for, of those that a server lists; an empty entry if it lists none."""
     by_name = {str(entry["id"]): entry for entry in listed if entry.get("id")}
     if requested in by_name or len(by_name) < 2:
         return by_name.get(requested) or next(iter(by_name.values()), {})

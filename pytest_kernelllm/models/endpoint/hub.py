@@ -49,11 +49,7 @@ class HuggingFaceHub:
         self._progress = progress
 
     async def wake(self, address: Address) -> Location:
-        """Waits until an endpoint runs and returns where; one that is paused or scaled to zero is started.
-
-        Raises:
-            Fault: there is no endpoint of that name, it failed, or it was not ready in time.
-        """
+        """Waits until an endpoint runs and returns where; one that is paused or scaled to zero is started."""
         api = self._api()
         namespace = address.namespace or None
         # Passed again: the endpoint's later calls would otherwise use the token of the stored login.
@@ -91,11 +87,7 @@ class HuggingFaceHub:
         return Location(str(endpoint.url), endpoint.repository, endpoint.revision or "", price)
 
     def router(self) -> str:
-        """Returns the address at which Hugging Face passes conversations on to providers.
-
-        Raises:
-            Fault: there is no token.
-        """
+        """Returns the address at which Hugging Face passes conversations on to providers."""
         from huggingface_hub import constants
 
         if self._token is None:

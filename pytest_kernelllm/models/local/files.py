@@ -1,4 +1,7 @@
-"""Finds a model's files in a folder or in Hugging Face's cache, or downloads them. Imports neither torch nor transformers."""
+"""Finds a model's files in a folder or in Hugging Face's cache, or downloads them. Imports neither torch nor transformers.
+
+What is missing or damaged is a ``GenerateError``: one sentence that says why and what to do.
+"""
 
 from __future__ import annotations
 
@@ -47,11 +50,7 @@ class ModelFiles:
         return script.read_text(encoding="utf-8", errors="replace") if script.is_file() else None
 
     def weights(self) -> list[Path]:
-        """Lists the safetensors files to load: those in the index, if there is one.
-
-        Raises:
-            GenerateError: there are none.
-        """
+        """Lists the safetensors files to load: those in the index, if there is one."""
         indexed = _indexed(self.folder)
         found = sorted(self.folder / name for name in indexed or _weight_files(self.folder))
         if not found:
@@ -62,15 +61,7 @@ class ModelFiles:
         return found
 
     def weight_bytes(self, dtype: str, quantization: str) -> int:
-        """Returns the bytes of memory that the weights need.
-
-        Args:
-            dtype: ``auto`` (the dtype in the model's config, else the stored one) or a dtype's name.
-            quantization: ``none``, ``8bit`` or ``4bit``.
-
-        Raises:
-            GenerateError: there are no weights, or a file is cut off.
-        """
+        """Returns the bytes of memory that the weights need."""
         if dtype == "auto":
             dtype = _own_dtype(self.folder)
         total = 0.0
@@ -204,16 +195,7 @@ def _own_dtype(folder: Path) -> str:
 
 
 def fetch(model: str, revision: str, progress: Callable[[str], None]) -> ModelFiles:
-    """Returns the model's files; downloads them from the Hub if they are not in its cache.
-
-    Args:
-        model: ``owner/name`` on the Hub, or a folder.
-        revision: commit hash, branch or tag; empty for ``main``.
-        progress: called once if something has to be downloaded; huggingface_hub shows its own progress bars.
-
-    Raises:
-        GenerateError: the files are not available; one sentence says why and what to do.
-    """
+    """Returns the model's files; downloads them from the Hub if they are not in its cache."""
     if found := find_cached(model, revision):
         return found
     named = f"{model}@{revision}" if revision else model

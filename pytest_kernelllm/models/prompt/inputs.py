@@ -37,9 +37,6 @@ def order(signature: inspect.Signature, passed: Mapping[str, Any], what: str) ->
     """Lists the parameters that must be passed by position so that all in ``passed`` get their value.
 
     Where ``shorten.positional`` moves keyword-only ones, those with a default come last.
-
-    Raises:
-        PromptError: a value goes into ``*args`` or ``**kwargs``.
     """
     found: list[inspect.Parameter] = []
     for name, parameter in signature.parameters.items():
@@ -56,11 +53,7 @@ def order(signature: inspect.Signature, passed: Mapping[str, Any], what: str) ->
 
 
 def constructor_values(live: LiveTarget) -> dict[str, Any]:
-    """Returns the constructor's arguments by name, in the order in which they are passed by position.
-
-    Raises:
-        PromptError: one goes into ``**kwargs``, or ``init`` returns a module that it did not make.
-    """
+    """Returns the constructor's arguments by name, in the order in which they are passed by position."""
     made = build.init_arguments(live.options.init, f"{live.target.path}: {live.target.name}")
     call = made if isinstance(made, Call) else _observed_call(live)
     signature = inspect.signature(live.cls.__init__)
@@ -94,13 +87,7 @@ def _observed_call(live: LiveTarget) -> Call:
 def init_inputs(
     values: Mapping[str, Any], reads: Callable[[Iterable[str]], set[str]], refer: Callable[[Any], str]
 ) -> str:
-    """Returns the list that ``get_init_inputs`` returns; ``...`` stands for what cannot be written.
-
-    Args:
-        values: the constructor's arguments, in order.
-        reads: returns the attributes that the text reads of variables with some names.
-        refer: returns the name of a class or function.
-    """
+    """Returns the list that ``get_init_inputs`` returns; ``...`` stands for what cannot be written."""
 
     def written(name: str, value: Any, depth: int = 0) -> str:
         try:
@@ -123,11 +110,7 @@ def words_of(values: Iterable[Any]) -> set[str]:
 
 
 def inputs(live: LiveTarget, case: Case, refer: Callable[[Any], str]) -> list[str]:
-    """Returns an expression for each positional argument of ``forward``, which makes a value like the case's.
-
-    Raises:
-        PromptError: a value goes into ``*args`` or ``**kwargs``.
-    """
+    """Returns an expression for each positional argument of ``forward``, which makes a value like the case's."""
     small = small_sizes(case)
     try:
         call = live.inputs(case, 0, small, "meta" if small is None else "cpu")

@@ -79,11 +79,7 @@ class Program:
         self._lines = 0
 
     def follow(self, name: str) -> None:
-        """Adds what gives a name its meaning in the file, and what that needs in turn.
-
-        Raises:
-            _TooLong: it brings more lines than it may.
-        """
+        """Adds what gives a name its meaning in the file, and what that needs in turn."""
         value = self._file.namespace.get(name, MISSING)
         if value is MISSING or name in self._values:  # a builtin, or nothing
             return
@@ -123,11 +119,7 @@ class Program:
         return found
 
     def refer(self, value: Any) -> str:
-        """Returns an expression for a class or function, and adds what it needs.
-
-        Raises:
-            Unwritable: it has no name at the top of its module, or that name has another meaning.
-        """
+        """Returns an expression for a class or function, and adds what it needs."""
         if (text := spelled(value)) is not None:
             module = text.rpartition(".")[0]
             if module == "torch.nn" and self._file.namespace.get("nn") is nn:

@@ -17,13 +17,7 @@ from pytest_kernelllm.models.prompt.files import is_library, is_ours, value_of
 def shortened(
     statement: ast.stmt, namespace: Mapping[str, Any], mentioned: Collection[str]
 ) -> ast.stmt | None:
-    """Returns a shortened copy of a top-level statement.
-
-    Args:
-        statement: of a ``torch.nn.Module`` the methods that nothing mentions are left out.
-        namespace: of its module.
-        mentioned: the attributes that the whole text mentions.
-    """
+    """Returns a shortened copy of a top-level statement."""
     shortener = _Shortener(namespace, mentioned)
     found: ast.stmt | None = shortener.visit(copy.deepcopy(statement))
     return found

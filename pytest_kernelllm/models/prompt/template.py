@@ -96,9 +96,6 @@ def template_of(script: str) -> str | None:
 
     Braces that were doubled for ``str.format`` become single.
 
-    Args:
-        script: Python source, such as ``kernelllm.py`` in a model's repository.
-
     Returns:
         The template, or None if there is none, if it is no literal, or if it does not have exactly one placeholder for
         the code.

@@ -23,15 +23,7 @@ class Unwritable(Exception):
 
 
 def write(value: Any, refer: Callable[[Any], str]) -> str:
-    """Writes an expression that evaluates to an equal value.
-
-    Args:
-        value: the value.
-        refer: returns the name of a class or function.
-
-    Raises:
-        Unwritable: there is none.
-    """
+    """Writes an expression that evaluates to an equal value."""
     kind = type(value)
     if kind is float and not math.isfinite(value):
         return f"float('{value}')"
