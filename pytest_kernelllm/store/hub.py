@@ -84,7 +84,7 @@ class HubStore:
         entries = list(store.verdicts.entries())
         mine = {name: content for name, content, _ in entries}
         texts = {
-            store.place_of(store.renderings.kernel(record.source_hash, record.verdict.kernel_hash)): record
+            store.name_of(store.renderings.kernel(record.source_hash, record.verdict.kernel_hash)): record
             for _, _, record in entries
             if record.verdict.accepted
         }
@@ -97,7 +97,7 @@ class HubStore:
             operations = [
                 CommitOperationAdd(name, content)
                 for name, content in sorted(offered.items())
-                if name not in there or (store.signs and name in mine and there[name] != _blob_id(content))
+                if name not in there or (store.key and name in mine and there[name] != _blob_id(content))
             ]
             for start in range(0, len(operations), A_COMMIT):
                 self._progress(

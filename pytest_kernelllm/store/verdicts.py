@@ -33,12 +33,11 @@ class VerdictKey:
         return cls(record.source_hash, verdict.kernel_hash, verdict.environment, record.terms)
 
 
+@dataclass(frozen=True)
 class VerdictFiles:
     """Verdicts by source, kernel, environment and terms. Iterating gives every one that can be read."""
 
-    def __init__(self, folder: StoreFolder) -> None:
-        """Keeps them in the folder of one store."""
-        self._folder = folder
+    _folder: StoreFolder
 
     def get(self, key: VerdictKey) -> KernelRecord | None:
         """Returns what the judge decided, if it did."""

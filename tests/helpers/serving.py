@@ -175,31 +175,14 @@ class Scripted(Server):
         }
         return {
             "GET /info": lambda to, body: send(to, 200, info),
-            "POST /generate_stream": self._tgi_stream,
+            "POST /v1/completions": self._tgi_completions,
         }
 
-    def _tgi_stream(self, to: BaseHTTPRequestHandler, body: Any) -> None:
-        parameters = body["parameters"]
-        # As TGI's router validates.
-        odd = [name for name in ("temperature", "top_p", "top_k") if parameters.get(name, 0.5) <= 0]
-        odd += ["top_p"] if parameters.get("top_p", 0.5) >= 1 else []
-        if odd:
-            message = f"Input validation error: `{odd[0]}` is out of range"
-            send(to, 422, {"error": message, "error_type": "validation"})
-            return
-        text = self.write(body["inputs"], parameters.get("seed"), 0)
-        events: list[object] = [
-            {"token": {"id": 1, "text": c, "special": False}, "generated_text": None} for c in text
-        ]
-        details = {
-            "finish_reason": "eos_token",
-            "generated_tokens": len(text) + 1,
-            "input_length": len(body["inputs"]),
-        }
-        events.append(
-            {"token": {"id": 2, "text": "</s>", "special": True}, "generated_text": text, "details": details}
-        )
-        send_events(to, events, done=False)
+    def _tgi_completions(self, to: BaseHTTPRequestHandler, body: Any) -> None:
+        if body.get("top_p", 0.5) >= 1:  # as TGI's router validates
+            send(to, 422, {"error": "Input validation error: `top_p` is out of range"})
+        else:
+            self._completions(to, body)
 
     def _openai(self) -> dict[str, Callable[[BaseHTTPRequestHandler, Any], None]]:
         listed = [

@@ -8,14 +8,13 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from pytest_kernelllm.models.endpoint.openai import DIALECTS, Dialect, OpenAi, Prices
-from pytest_kernelllm.models.endpoint.tgi import Tgi
-from pytest_kernelllm.models.endpoint.wire import Wire, number
+from pytest_kernelllm.models.endpoint.wire import number
 from pytest_kernelllm.models.protocol import continues_text
 from pytest_kernelllm.web.faults import Fault
 from pytest_kernelllm.web.http import Http
 from pytest_kernelllm.web.retry import Retry
 
-Protocol = Literal["auto", "chat", "completions", "tgi"]
+Protocol = Literal["auto", "chat", "completions"]
 """What to speak to a server, see the setting ``protocol``."""
 
 REPOSITORY = r"[\w.-]+/[\w.-]+"
@@ -28,7 +27,7 @@ class Served:
 
     root: str
     """The address that the token is for."""
-    wire: Wire
+    wire: OpenAi
     model: str = ""
     """The model's repository, if the server reports it."""
     revision: str = ""
@@ -55,7 +54,10 @@ async def detect_protocol(
     base = root.removesuffix("/v1")
     info = await ask(f"{base}/info")
     if isinstance(info, dict) and number(info, "max_total_tokens") and isinstance(info.get("model_id"), str):
-        return _tgi(root, base, info, repository or model, protocol)
+        served = info["model_id"]
+        by_name = not continues_text(_named(served, repository or model))
+        wire = openai(protocol == "chat" or (protocol == "auto" and by_name), f"{base}/v1", served, "tgi")
+        return Served(root, wire, served, str(info.get("model_sha") or ""))
     described = await ask(f"{base}/openapi.json")
     paths = described.get("paths") if isinstance(described, dict) else None
     routes = frozenset(paths) if isinstance(paths, dict) else frozenset[str]()
@@ -73,9 +75,7 @@ async def detect_protocol(
             prefix = root if urlsplit(root).path else f"{root}/v1"
             return Served(root, openai(protocol == "chat", prefix, model), model)
         said = "; it ".join(answers) or "answered with other JSON"
-        raise Fault(f"uses neither TGI's protocol nor OpenAI's: it {said}", fatal=True)
-    if protocol == "tgi":
-        raise Fault("does not speak TGI's protocol: set `protocol` to auto", fatal=True)
+        raise Fault(f"does not speak OpenAI's protocol: it {said}", fatal=True)
     entry = _entry(entries, model)
     served = str(entry["id"]) if entry else model
     behind = str(entry.get("root") or "")  # vLLM: the repository that it loaded under that name
@@ -102,14 +102,6 @@ def openai(
     """Returns OpenAI's protocol with the routes below ``prefix``."""
     route = "chat/completions" if chats else "completions"
     return OpenAi(f"{prefix}/{route}", model, chats, dialect, prices)
-
-
-def _tgi(root: str, base: str, info: dict[str, Any], model: str, protocol: Protocol) -> Served:
-    served = info["model_id"]
-    wire: Wire = openai(protocol != "completions", f"{base}/v1", served, "tgi")
-    if protocol == "tgi" or (protocol == "auto" and continues_text(_named(served, model))):
-        wire = Tgi(f"{base}/generate_stream")
-    return Served(root, wire, served, str(info.get("model_sha") or ""))
 
 
 def _entry(listed: list[dict[str, Any]], requested: str) -> dict[str, Any]:

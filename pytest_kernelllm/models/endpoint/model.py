@@ -24,8 +24,8 @@ from pytest_kernelllm.web.secret import Secret
 
 if TYPE_CHECKING:
     from pytest_kernelllm.models.endpoint.connect import Protocol, Served
+    from pytest_kernelllm.models.endpoint.openai import OpenAi
     from pytest_kernelllm.models.endpoint.sampler import Sampler
-    from pytest_kernelllm.models.endpoint.wire import Wire
     from pytest_kernelllm.web.http import Http
 
 T = TypeVar("T")
@@ -117,7 +117,7 @@ class EndpointModel:
         self._progress = progress
         self._lock = threading.Lock()
         self._known: Served | None = None
-        self._wire: Wire
+        self._wire: OpenAi
         """The server's protocol, without what it turned out not to take; set with ``_known``."""
         self.name = model or (address.name if address.kind == "hf-model" else address.shown)
         self.revision = ""

@@ -51,7 +51,7 @@ class Prices:
 
 @dataclass(frozen=True)
 class OpenAi:
-    """Completions or conversations on one server (``wire.Wire``). No tools are offered."""
+    """Completions or conversations on one server. No tools are offered."""
 
     url: str
     model: str
@@ -76,8 +76,21 @@ class OpenAi:
         body |= self._drawing(sampling)
         return {name: value for name, value in body.items() if name not in self.left_out}
 
-    def pieces(self, event: Any) -> Iterator[Piece]:
-        """Yields text, at the end why it ended, and token counts if present."""
+    def pieces(self, event: Any) -> list[Piece]:
+        """Returns text, at the end why it ended, and token counts if present.
+
+        Raises:
+            Fault: the event reports an error, or does not follow the protocol.
+        """
+        try:
+            pieces = list(self._read(event))
+            if not all(isinstance(text, str) for each in pieces for text in (each.text, each.reasoning)):
+                raise TypeError("a text is of another type")
+            return pieces
+        except (TypeError, KeyError, ValueError, AttributeError, IndexError):
+            raise Fault("sent JSON that does not follow its protocol", retryable=True) from None
+
+    def _read(self, event: Any) -> Iterator[Piece]:
         if event.get("error"):
             said = what_it_says(json.dumps(event))
             raise Fault(f"failed in the middle of an answer ({said})", retryable=True)

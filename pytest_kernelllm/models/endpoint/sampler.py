@@ -8,7 +8,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_kernelllm.models.endpoint.wire import Piece, Wire, read, seed_of
+from pytest_kernelllm.models.endpoint.openai import OpenAi
+from pytest_kernelllm.models.endpoint.wire import Piece, seed_of
 from pytest_kernelllm.models.protocol import Answer, Ask, Finish, Prompt, Sampling, split_reasoning
 from pytest_kernelllm.web.faults import Fault
 from pytest_kernelllm.web.http import Http
@@ -21,7 +22,6 @@ class _Text:
 
     parts: list[str] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
-    whole: str | None = None
     finish: Finish | None = None
     tokens: int = 0
     prompt_tokens: int = 0
@@ -31,7 +31,6 @@ class _Text:
     def add(self, piece: Piece) -> None:
         self.parts.append(piece.text)
         self.thoughts.append(piece.reasoning)
-        self.whole = piece.whole if piece.whole is not None else self.whole
         self.finish = piece.finish or self.finish
         self.tokens = piece.tokens or self.tokens
         self.prompt_tokens = piece.prompt_tokens or self.prompt_tokens
@@ -45,7 +44,7 @@ class Sampler:
     def __init__(
         self,
         http: Http,
-        wire: Wire,
+        wire: OpenAi,
         shown: str,
         sampling: Sampling,
         retry: Retry,
@@ -111,7 +110,7 @@ class Sampler:
             return Answer(position, index, "", seconds=seconds, finish="failed", note=note)
         self._succeeded = True
         seconds = self._retry.clock.now() - started
-        answer = text.whole if text.whole is not None else "".join(text.parts)
+        answer = "".join(text.parts)
         thoughts, answer = split_reasoning(answer) if self.wire.chats else ("", answer)
         thoughts = "".join(text.thoughts) or thoughts
         counts = text.tokens, text.prompt_tokens
@@ -125,11 +124,10 @@ class Sampler:
         try:
             async with aclosing(self._http.events(self.wire.url, body)) as events:
                 async for event in events:
-                    for piece in read(self.wire, event):
+                    for piece in self.wire.pieces(event):
                         text.add(piece)
-                        visible = piece.text or ("" if shown else piece.whole)
-                        if show is not None and visible:
-                            show(visible)
+                        if show is not None and piece.text:
+                            show(piece.text)
                             shown = True
             if text.finish is None:
                 raise Fault("ended an answer before it was complete", retryable=True)

@@ -1,14 +1,13 @@
-"""The interface of a protocol: how to send a prompt to a server, and how to read its answer."""
+"""What protocols have in common: the pieces of an answer, and the seed of a sample."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from pytest_kernelllm.models.protocol import Finish, Prompt, Sampling
-from pytest_kernelllm.web.faults import Fault
+from pytest_kernelllm.models.protocol import Finish, Sampling
 
 
 @dataclass(frozen=True)
@@ -17,8 +16,6 @@ class Piece:
 
     text: str = ""
     """Text that continues the earlier pieces."""
-    whole: str | None = None
-    """The whole text, if the server repeats it at the end."""
     finish: Finish | None = None
     """Why the sample ended; None while it is incomplete."""
     tokens: int = 0
@@ -29,51 +26,6 @@ class Piece:
     """US dollars, if the server states it or its prices."""
     note: str = ""
     """Why the sample is no usable answer, in one clause."""
-
-
-class Wire(Protocol):
-    """A protocol with the addresses of one server."""
-
-    @property
-    def url(self) -> str:
-        """The address that prompts are posted to."""
-
-    @property
-    def chats(self) -> bool:
-        """Whether prompts are conversations."""
-
-    def body(self, prompt: Prompt, sampling: Sampling, seed: int) -> dict[str, Any]:
-        """Returns the body of a request that is answered by a stream of events."""
-
-    def pieces(self, event: Any) -> Iterator[Piece]:
-        """Yields the pieces in an event.
-
-        Raises:
-            Fault: the event reports an error.
-            TypeError, KeyError, ValueError, AttributeError: the event does not follow the protocol.
-        """
-
-    def without(self, reason: str, body: Mapping[str, Any]) -> tuple[Wire, str] | None:
-        """Returns this protocol without the parameter of ``body`` that a server does not take, and that parameter's name.
-
-        None if ``reason``, for which the server refused ``body``, is about something else.
-        """
-
-
-def read(wire: Wire, event: object) -> list[Piece]:
-    """Returns the pieces in an event.
-
-    Raises:
-        Fault: the event reports an error, or does not follow the protocol.
-    """
-    try:
-        pieces = list(wire.pieces(event))
-        texts = [text for each in pieces for text in (each.text, each.reasoning, each.whole or "")]
-        if not all(isinstance(text, str) for text in texts):
-            raise TypeError("a text is of another type")
-        return pieces
-    except (TypeError, KeyError, ValueError, AttributeError, IndexError):
-        raise Fault("sent JSON that does not follow its protocol", retryable=True) from None
 
 
 def seed_of(sampling: Sampling, index: int) -> int:

@@ -10,7 +10,6 @@ import hashlib
 import importlib.util
 import json
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,10 +110,13 @@ def find_cached(model: str, revision: str) -> ModelFiles | None:
 
 def why_unusable(model: str, revision: str, dtype: str, quantization: str, free: int) -> str:
     """Says why a model cannot be used at once in ``free`` bytes of GPU memory; empty if it can."""
-    if folder_of(model) is None and not _cache_folder(model).is_dir():
-        return f"{model} is not in the cache"  # known without importing anything
     if importlib.util.find_spec("transformers") is None:
         return "transformers, which a local model needs, is not installed"
+    from huggingface_hub import constants
+
+    cached = Path(constants.HF_HUB_CACHE) / f"models--{model.replace('/', '--')}"
+    if folder_of(model) is None and not cached.is_dir():
+        return f"{model} is not in the cache"
     try:
         files = find_cached(model, revision)
         if files is None:
@@ -125,15 +127,6 @@ def why_unusable(model: str, revision: str, dtype: str, quantization: str, free:
     if needed > free:
         return f"{model} needs {needed / 2**30:.1f} GiB of GPU memory and {free / 2**30:.1f} are free"
     return ""
-
-
-def _cache_folder(model: str) -> Path:
-    """Returns the folder in which huggingface_hub keeps a model, by the environment variables that it reads."""
-    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
-    home = os.environ.get("HF_HOME", f"{cache}/huggingface")
-    legacy = os.environ.get("HUGGINGFACE_HUB_CACHE", f"{home}/hub")
-    hub = os.path.expandvars(os.environ.get("HF_HUB_CACHE", legacy))
-    return Path(hub).expanduser() / f"models--{model.replace('/', '--')}"
 
 
 def _snapshot(model: str, revision: str, *, local_files_only: bool = False) -> ModelFiles:

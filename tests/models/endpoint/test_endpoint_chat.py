@@ -40,7 +40,7 @@ def answered(server: Scripted, sampling: Sampling = SHORT, count: int = 1, **opt
         ("both", ("facebook/KernelLLM",), "vllm", "/v1/completions"),
         ("both", ("facebook/KernelLLM",), "somebody", "/v1/completions"),
         ("openai", GENERAL, "somebody", "/v1/completions"),
-        ("tgi", ("facebook/KernelLLM",), "", "/generate_stream"),
+        ("tgi", ("facebook/KernelLLM",), "", "/v1/completions"),
     ],
 )
 def test_what_is_spoken_goes_by_the_model_and_by_what_the_server_has(
