@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pytest_kernelllm.models.endpoint.openai import DIALECTS, Dialect, OpenAi, Prices
 from pytest_kernelllm.models.endpoint.wire import number
-from pytest_kernelllm.models.protocol import continues_text
+from pytest_kernelllm.models.protocol import chats_with
 from pytest_kernelllm.web.faults import Fault
 from pytest_kernelllm.web.http import Http
 from pytest_kernelllm.web.retry import Retry
@@ -39,7 +39,11 @@ class Served:
 async def detect_protocol(
     http: Http, root: str, model: str, retry: Retry, protocol: Protocol, repository: str
 ) -> Served:
-    """Finds out which protocols the server at ``root`` offers, and chooses one."""
+    """Finds out which routes the server at ``root`` has, and chooses one by ``protocol``, the model, and what there is.
+
+    ``model`` is the name that the user gave, or ""; a server with a single model is asked for that one. ``repository`` is
+    what is served, where that is known.
+    """
     answers: list[str] = []
 
     async def ask(url: str) -> Any:
@@ -55,15 +59,15 @@ async def detect_protocol(
     info = await ask(f"{base}/info")
     if isinstance(info, dict) and number(info, "max_total_tokens") and isinstance(info.get("model_id"), str):
         served = info["model_id"]
-        by_name = not continues_text(_named(served, repository or model))
-        wire = openai(protocol == "chat" or (protocol == "auto" and by_name), f"{base}/v1", served, "tgi")
+        chats = chats_with(protocol, _named(served, repository or model))
+        wire = openai(chats, f"{base}/v1", served, "tgi")
         return Served(root, wire, served, str(info.get("model_sha") or ""))
     described = await ask(f"{base}/openapi.json")
     paths = described.get("paths") if isinstance(described, dict) else None
     routes = frozenset(paths) if isinstance(paths, dict) else frozenset[str]()
     # The list of models of `transformers serve` describes a cache, not what it serves, and fails without a cache.
     if {"/load_model", "/v1/completions"} <= routes:
-        chats = protocol == "chat" or (protocol == "auto" and not continues_text(repository or model))
+        chats = chats_with(protocol, repository or model)
         return Served(root, openai(chats, f"{base}/v1", model, "transformers"), model)
     for prefix in (f"{base}/v1", base):
         listed = await ask(f"{prefix}/models")
@@ -83,16 +87,13 @@ async def detect_protocol(
     owners = [DIALECTS[str(each.get("owned_by"))] for each in entries if each.get("owned_by") in DIALECTS]
     dialect = owners[-1] if owners else "other"
     prices = _prices(entry.get("pricing"))
-    chats = protocol == "chat"
-    if protocol == "auto":
-        chats = not continues_text(_named(known_as, repository or model))
-        # Local servers have both routes; whoever is not known is asked.
-        if dialect == "other":
-            by_chats = {each: openai(each, prefix, served) for each in (chats, not chats)}
-            if not await _has(http, by_chats[chats], routes) and await _has(
-                http, by_chats[not chats], routes
-            ):
-                chats = not chats
+    chats = chats_with(protocol, _named(known_as, repository or model))
+    if (
+        protocol == "auto" and dialect == "other"
+    ):  # known ones have both routes; whoever is not known is asked
+        preferred, another = openai(chats, prefix, served), openai(not chats, prefix, served)
+        if not await _has(http, preferred, routes) and await _has(http, another, routes):
+            chats = not chats
     return Served(root, openai(chats, prefix, served, dialect, prices), known_as)
 
 

@@ -17,7 +17,7 @@ from pytest_kernelllm.models.endpoint.address import Address, parse
 from pytest_kernelllm.models.endpoint.background import in_background
 from pytest_kernelllm.models.endpoint.faults import refusal
 from pytest_kernelllm.models.endpoint.tokens import find_token
-from pytest_kernelllm.models.protocol import Answer, Ask, Prompt, Sampling, continues_text
+from pytest_kernelllm.models.protocol import Answer, Ask, Prompt, Sampling, chats_with
 from pytest_kernelllm.web.faults import Fault
 from pytest_kernelllm.web.retry import AsyncClock, RequestLimits, Retry, SystemClock
 from pytest_kernelllm.web.secret import Secret
@@ -236,9 +236,7 @@ class EndpointModel:
         address, place = self._address, Location(self._address.url)
         hub = HuggingFaceHub(self._token, self._retry.limits, self._retry.clock, self._progress)
         if address.kind == "hf-model":
-            if self._protocol not in ("auto", "chat") or (
-                self._protocol == "auto" and continues_text(address.name)
-            ):
+            if not chats_with(self._protocol, address.name):
                 raise Fault(
                     f"has no provider that completes text with {address.name}: deploy it as an endpoint of your own (hf:NAME),"
                     " serve it yourself, or set `protocol` to chat",
