@@ -6,9 +6,15 @@ Run as ``python -m pytest_kernelllm.pool.judging_process FD``. ``CUDA_VISIBLE_DE
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import faulthandler
+import signal
+import socket
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -21,6 +27,7 @@ from kernelllm_judge.core.stages import InStage, unwatched
 from kernelllm_judge.isolation.isolation import probe_isolation
 from kernelllm_judge.judging import Judge
 from kernelllm_judge.launching import ServerFailed
+from kernelllm_judge.shared.channel import Channel, ChannelClosed
 from kernelllm_judge.target.live import LiveTarget
 from pytest_kernelllm.pool.messages import (
     ErrorReply,
@@ -30,8 +37,13 @@ from pytest_kernelllm.pool.messages import (
     Request,
     VerdictReply,
 )
-from pytest_kernelllm.pool.serving import StageReports, serve
+from pytest_kernelllm.pool.pool_process import STAGE, UNFIT
 from pytest_kernelllm.pool.targets import TargetLoader
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+PR_SET_PDEATHSIG = 1
 
 
 class TargetJudge(TargetLoader):
@@ -97,6 +109,39 @@ class TargetJudge(TargetLoader):
         return True
 
 
+class _Terminated(BaseException):
+    """The pool asked this process to end."""
+
+
+class StageReports:
+    """Reports to the pool in which stage each thread is; sends all that this process sends."""
+
+    def __init__(self, channel: Channel) -> None:
+        """Answers what arrives over ``channel``."""
+        self._channel = channel
+        self._sending = threading.Lock()
+        self._here = threading.local()
+
+    @contextlib.contextmanager
+    def in_stage(self, stage: str) -> Iterator[None]:
+        """Reports that this thread is in a stage, and afterwards that it is where it was before."""
+        outer = getattr(self._here, "stage", "")
+        self._enter(stage)
+        try:
+            yield
+        finally:
+            self._enter(outer)
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Sends one message; several threads may."""
+        with self._sending:
+            self._channel.send(message)
+
+    def _enter(self, stage: str) -> None:
+        self._here.stage = stage
+        self.send({STAGE: stage, "thread": threading.get_ident()})
+
+
 @contextlib.contextmanager
 def _opened(start: Handshake, reports: StageReports) -> Iterator[TargetLoader]:
     isolation = probe_isolation(start.environment.device if start.judges else "cpu", start.isolation)
@@ -126,5 +171,32 @@ def _judge_source(judge: Judge, live: LiveTarget, request: JudgeRequest, speed: 
     return judge.judge(candidate, replace(criteria, adopted=request.adopted))
 
 
+def main() -> None:
+    """Serves until the pool closes its end or sends SIGTERM, or until a request needs a fresh process."""
+    faulthandler.enable()  # to the process's log, where the pool reads it
+    signal.signal(signal.SIGTERM, _terminate)
+    # Also where the command itself is killed.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    channel = Channel(socket.socket(fileno=int(sys.argv[1])))
+    with contextlib.suppress(_Terminated, ChannelClosed):
+        start = Handshake.from_json(channel.receive())
+        reports = StageReports(channel)
+        with _opened(start, reports) as loader:
+            reports.send({"ready": True})
+            try:
+                reply: dict[str, Any] = {}
+                while UNFIT not in reply:
+                    reply = loader.reply(channel.receive())
+                    reports.send(reply)
+            finally:
+                # From here on it ends its own processes, and must not be interrupted.
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise _Terminated
+
+
 if __name__ == "__main__":
-    serve(sys.argv, _opened)
+    main()
