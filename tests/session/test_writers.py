@@ -11,11 +11,11 @@ from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.session.session import open_session
 
 NOTING = """
-import sys
+import os
 from pathlib import Path
 
 with Path(__file__).with_name("loaded.txt").open("a") as file:
-    file.write(f"{Path(sys.argv[0]).stem}\\n")
+    file.write(f"{os.getpid()}\\n")
 """
 
 
