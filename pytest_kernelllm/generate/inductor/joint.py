@@ -13,7 +13,7 @@ from torch.export.graph_signature import InputKind
 from torch.fx.graph import CodeGen
 from torch.utils import _pytree as pytree
 
-from pytest_kernelllm.generate.inductor.library import WholePads, decompositions
+from pytest_kernelllm.generate.inductor.library import decompositions
 from pytest_kernelllm.generate.inductor.literals import NumbersAsOperations
 from pytest_kernelllm.generate.inductor.trace import (
     TraceError,
@@ -100,7 +100,7 @@ def _traced(
         state = {str(s.target): given[i] for i, s in enumerate(specs) if s.kind in owned}
         leaves = [given[i] for i, s in enumerate(specs) if s.kind not in owned]
         args, kwargs = pytree.tree_unflatten(leaves, structure)
-        with WholePads(), NumbersAsOperations():
+        with NumbersAsOperations():
             found = torch.func.functional_call(module, state, args, kwargs, tie_weights=False)
         results = [leaf for leaf in pytree.tree_leaves(found) if isinstance(leaf, torch.Tensor)]
         returned.append([leaf.requires_grad for leaf in results])
