@@ -111,7 +111,7 @@ class Decoder:
         # One extra column, to which the steps after a sample's last token write.
         self._out = torch.zeros((rows, most + 1), dtype=torch.int64, device=device)
         self._cache: Any = None
-        self._advance: Callable[[], None] = self._step
+        self._graph: torch.cuda.CUDAGraph | None = None
         self._read: tuple[tuple[int, ...], Any, torch.Tensor] | None = None
 
     @torch.inference_mode()
@@ -135,7 +135,7 @@ class Decoder:
                 while waiting and free:
                     row_of |= self._admit(jobs, waiting, free)
                 for _ in range(self._chunk):
-                    self._advance()
+                    self._step() if self._graph is None else self._graph.replay()
             snapshots.append(self._copy(row_of))
             if len(snapshots) <= self._behind:
                 continue
@@ -218,10 +218,9 @@ class Decoder:
             with torch.cuda.device(self._tokens.device):
                 # No row is active yet, so these steps change nothing.
                 warm_up(self._step, times=2)
-                graph = torch.cuda.CUDAGraph()
-                with capture(graph, errors="thread_local"):
+                self._graph = torch.cuda.CUDAGraph()
+                with capture(self._graph, errors="thread_local"):
                     self._step()
-                self._advance = graph.replay
 
     def _step(self) -> None:
         """Draws one more token for every row; inactive rows write to a column that is never read."""
