@@ -98,15 +98,13 @@ def _generate(model: Any, prompt: tuple[int, ...], count: int, new: int) -> int:
 
 def _decoder(model: Any, prompt: tuple[int, ...], new: int) -> Callable[[int], int]:
     """Returns what decodes that many samples as the local model does, and counts their tokens."""
-    from pytest_kernelllm.models.local import attention, fuse
+    from pytest_kernelllm.models.local import attention, norms
     from pytest_kernelllm.models.local.decode import DecodeJob, Decoder
     from pytest_kernelllm.models.local.draw import uniforms
     from pytest_kernelllm.models.protocol import Sampling
 
     model.set_attn_implementation(attention.register())
-    fuse.replace_norms(model)
-    fuse.merge_projections(model)
-    fuse.rotate_in_one(model)
+    norms.replace_norms(model)
 
     def decode(count: int) -> int:
         jobs = [DecodeJob(prompt, uniforms(0, "prompt", index, new)) for index in range(count)]

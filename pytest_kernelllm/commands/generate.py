@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from kernelllm_judge.core.errors import SessionError
@@ -43,8 +42,6 @@ def run(options: argparse.Namespace) -> int:
     target = find_target(options.target)
     try:
         with open_session(Path.cwd(), settings, progress=say) as session:
-            if len(session.candidate_ids) == 1:
-                _watch(session, target)
             written = 0
             for draft, completion in session.drafts(target):
                 written += _print(draft, completion, raw=options.raw)
@@ -54,13 +51,6 @@ def run(options: argparse.Namespace) -> int:
     except (SessionError, GenerateError) as error:
         raise CommandError(str(error)) from None
     return OK if written else REJECTED
-
-
-def _watch(session: Session, target: Target) -> None:
-    """Shows the text of a single sample while it is generated."""
-    for piece in session.stream(target):
-        print(piece, end="", file=sys.stderr, flush=True)
-    print(file=sys.stderr)
 
 
 def _print(draft: Outcome, completion: Completion, *, raw: bool) -> bool:

@@ -98,7 +98,7 @@ def _share(store: Store, options: argparse.Namespace) -> int:
     """Pushes or pulls; exit code 1 if something in the repository could not be used."""
     if len(options.arguments) != 1:
         raise CommandError(f"`kernelllm store {options.action}` takes one address: hf://datasets/OWNER/NAME.")
-    if options.action == "pull" and not (store.signs or options.unsigned):
+    if options.action == "pull" and not (store.key or options.unsigned):
         raise CommandError(
             f"{VARIABLE} is not set, so everybody who may write to {options.arguments[0]} could decide which kernels count as "
             "verified here; set it, or use --unsigned if you trust them."

@@ -93,10 +93,10 @@ class Settings:
         "URL",
     )
     """The server to ask: a URL, ``hf:NAME`` (one of your Inference Endpoints), or ``hf-model:OWNER/MODEL`` (a provider)."""
-    protocol: Literal["auto", "chat", "completions", "tgi"] = option(
+    protocol: Literal["auto", "chat", "completions"] = option(
         "auto", LANGUAGE_MODEL, "how to talk to the server (default: by the model and what the server has)"
     )
-    """How to talk to the server: ``chat`` in messages, ``completions`` and ``tgi`` by a text to continue. ``auto`` chats, except with
+    """How to talk to the server: ``chat`` in messages, ``completions`` by a text to continue. ``auto`` chats, except with
     models called KernelLLM, and with servers that do not."""
     concurrency: int = option(8, LANGUAGE_MODEL, "requests sent to an endpoint at once (default 8)", "N")
     """Requests sent to an endpoint at once."""

@@ -83,14 +83,6 @@ class Generator(Protocol):
             GenerateError: nothing can be generated for any target.
         """
 
-    def stream(self, request: Request) -> Iterator[str | Completion]:
-        """Yields the first requested sample in pieces as it is written, and then whole; nothing if it cannot be streamed.
-
-        Raises:
-            GenerateError: nothing can be generated, or it fails on the way.
-        """
-        return iter(())
-
     def repair(self, repairs: Sequence[Repair]) -> Iterator[tuple[Repair, Completion]]:
         """Yields an answer to each request that takes the verdicts on the earlier ones into account, in any order.
 

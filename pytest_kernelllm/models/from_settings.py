@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from pytest_kernelllm.config.settings import Settings
-from pytest_kernelllm.models.protocol import PRESETS, LanguageModel, Sampling, continues_text
+from pytest_kernelllm.models.protocol import PRESETS, LanguageModel, Sampling, chats_with
 
 CHAT_TOKENS = 8192
 """Longest answer of a model that is chatted with: many of them think first, which counts."""
@@ -29,9 +29,7 @@ def chats(settings: Settings) -> bool:
     """Returns whether an endpoint's model is chatted with, as far as that is known without asking the server."""
     if not settings.endpoint:
         return False
-    return settings.protocol == "chat" or (
-        settings.protocol == "auto" and not continues_text(named_model(settings))
-    )
+    return chats_with(settings.protocol, named_model(settings))
 
 
 def named_model(settings: Settings) -> str:

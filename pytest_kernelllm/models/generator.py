@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -17,7 +16,6 @@ from pytest_kernelllm.models.protocol import (
     Message,
     Prompt,
     Sampling,
-    split_reasoning,
     text_of,
 )
 
@@ -60,17 +58,7 @@ class KernelLLMGenerator(Generator):
         gpu: str = "",
         chats: bool = False,
     ) -> None:
-        """Prepares; the first request uses the model.
-
-        Args:
-            name: the generator's name: ``local`` or ``endpoint``.
-            model: the model to sample.
-            sampling: how tokens are drawn.
-            on_gpu: whether the model computes on this machine's GPUs.
-            hook: may replace a target's prompt; of a conversation, what the user says.
-            gpu: what the kernels are for; stated to a model that is chatted with.
-            chats: whether the model is known to be chatted with, before it is asked.
-        """
+        """Prepares; the first request uses the model."""
         self._gpu = gpu
         self._chats = chats
         self.name = name
@@ -88,19 +76,11 @@ class KernelLLMGenerator(Generator):
         return f"{self._model.identity()} {self._sampling.key} {prompt}{hook}"
 
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Completion]]:
-        """Yields every requested sample as it gets ready.
-
-        Raises:
-            GenerateError: the model is not available.
-        """
+        """Yields every requested sample as it gets ready."""
         return self._written(requests, lambda request: request.indices, self._prompt)
 
     def repair(self, repairs: Sequence[Repair]) -> Iterator[tuple[Repair, Completion]]:
-        """Yields a new answer to each, written with the verdicts on the earlier ones before the model's eyes.
-
-        Raises:
-            GenerateError: the model is not available.
-        """
+        """Yields a new answer to each, written with the verdicts on the earlier ones before the model's eyes."""
         return self._written(repairs, lambda repair: repair.request.indices[:1], self._again)
 
     def _written(
@@ -124,23 +104,6 @@ class KernelLLMGenerator(Generator):
                 asks.append(Ask(prompt, indices(each)))
         for answer in self._model.answers(asks, self._sampling):
             yield asked[answer.ask], self._completion(answer, asks[answer.ask].prompt)
-
-    def stream(self, request: Request) -> Iterator[str | Completion]:
-        """Yields the first requested sample in pieces, and then the whole of it as a completion.
-
-        Raises:
-            GenerateError: the model is not available, or fails on the way.
-        """
-        prompt, why_not = self._prompt(request)
-        text, started = "", time.monotonic()
-        if not why_not:
-            for piece in self._model.stream(prompt, self._sampling, request.indices[0]):
-                text += piece
-                yield piece
-        seconds = round(time.monotonic() - started, 3)
-        thoughts, text = split_reasoning(text) if prompt and not isinstance(prompt, str) else ("", text)
-        answer = Answer(0, request.indices[0], text, seconds=seconds, note=why_not, reasoning=thoughts)
-        yield self._completion(answer, prompt)
 
     def release(self) -> None:
         """Frees the model's GPU memory."""

@@ -73,12 +73,12 @@ SCRIPT = Sampling(temperature=0.6, top_p=0.95)
 PRESETS = {"published": PUBLISHED, "script": SCRIPT}
 
 
-def continues_text(model: str) -> bool:
-    """Returns whether a model of this name is made to continue a prompt, as KernelLLM is; others are chatted with.
+def chats_with(protocol: str, model: str) -> bool:
+    """Returns whether a model behind a server is chatted with, by the setting ``protocol`` and its name.
 
-    A model without a name is taken for KernelLLM, the default.
+    With ``auto``, those called KernelLLM continue a text; a model without a name is taken for KernelLLM, the default.
     """
-    return not model or "kernelllm" in model.lower()
+    return protocol == "chat" or (protocol == "auto" and bool(model) and "kernelllm" not in model.lower())
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from pytest_kernelllm.pool.pool_process import Slot
 from pytest_kernelllm.pool.process_slot import ProcessSlot
 
 PROCESS = "pytest_kernelllm.pool.judging_process"
-WRITER = "pytest_kernelllm.pool.writing_process"
 CLUSTER = "pytest_kernelllm.beside.cluster.engine"
 """Imported by name for ``--cluster`` only, because it is beside the way from a mark to a patch."""
 
@@ -31,13 +30,7 @@ MEMORY = 8 << 30
 
 
 def open_engine(settings: Settings, environment: Environment, jobs: int | None = None) -> Engine:
-    """Returns the engine for a run, to be entered; it starts its processes when they have something to do.
-
-    Args:
-        settings: how many processes, how long an original may take.
-        environment: where verdicts hold.
-        jobs: how many there are, if that is known.
-    """
+    """Returns the engine for a run, to be entered; it starts its processes when they have something to do."""
     gpus = equal_gpus(find_gpus()) if environment.device == "cuda" else []
     if settings.cluster:
         per_gpu = processes_per_gpu(gpus, PER_GPU * max(1, len(gpus)))
@@ -45,19 +38,15 @@ def open_engine(settings: Settings, environment: Environment, jobs: int | None =
             settings, PROCESS, _handshake(settings, environment, ""), per_gpu, *xdist_worker()
         )
         return engine
-    return _pool(PROCESS, slots(settings, environment, gpus, jobs, *xdist_worker()), settings)
+    return _pool(slots(settings, environment, gpus, jobs, *xdist_worker()), settings)
 
 
-def _pool(module: str, places: Sequence[Slot], settings: Settings) -> Engine:
-    return Engine([ProcessSlot(module, place, settings.reference_deadline) for place in places])
+def _pool(places: Sequence[Slot], settings: Settings) -> Engine:
+    return Engine([ProcessSlot(PROCESS, place, settings.reference_deadline) for place in places])
 
 
 def judging_environment(settings: Settings) -> Environment:
-    """Returns the environment that verdicts hold for: this machine's; without a GPU here, with the cluster's GPU.
-
-    Raises:
-        PoolFailed: the settings ask for a GPU that only the cluster can have, and there is none.
-    """
+    """Returns the environment that verdicts hold for: this machine's; without a GPU here, with the cluster's GPU."""
     environment = find_environment(settings.device, settings.arch)
     if settings.cluster and environment.device == "cuda" and not environment.gpu:
         environment = import_module(CLUSTER).with_gpu_of(settings.cluster, environment)
@@ -65,18 +54,13 @@ def judging_environment(settings: Settings) -> Environment:
 
 
 def open_writers(settings: Settings, environment: Environment) -> Engine | None:
-    """Returns an engine that only prepares, on the CPU cores that judging leaves; None where it leaves none.
-
-    Args:
-        settings: how many processes judge, how long an original may take.
-        environment: where verdicts hold.
-    """
+    """Returns an engine that only prepares, on the CPU cores that judging leaves; None where it leaves none."""
     gpus = equal_gpus(find_gpus()) if environment.device == "cuda" else []
     spare = len(os.sched_getaffinity(0)) - len(slots(settings, environment, gpus))
     if spare < 1:
         return None
-    handshake = Handshake(environment, "", settings.deadline, settings.isolation)
-    return _pool(WRITER, [Slot.of(handshake.to_json(), 1)] * spare, settings)
+    handshake = Handshake(environment, "", settings.deadline, settings.isolation, judges=False)
+    return _pool([Slot.of(handshake.to_json(), 1)] * spare, settings)
 
 
 def slots(
@@ -87,16 +71,7 @@ def slots(
     worker: int = 0,
     workers: int = 1,
 ) -> list[Slot]:
-    """Returns as many slots as this machine can keep busy, spread over GPUs; of several pytest-xdist workers, each gets a part of them.
-
-    Args:
-        settings: how many processes in all, if that is set.
-        environment: where verdicts hold.
-        gpus: of one model; empty without one.
-        jobs: how many there are, if that is known.
-        worker: which of pytest-xdist's workers this is.
-        workers: how many there are.
-    """
+    """Returns as many slots as this machine can keep busy, spread over GPUs; of several pytest-xdist workers, each gets a part of them."""
     uuids = [gpu.uuid for gpu in gpus] or [""]
     cores = len(os.sched_getaffinity(0))
     total = settings.workers or len(uuids) * processes_per_gpu(gpus, cores)

@@ -20,10 +20,6 @@ class Queued(Protocol):
     def group(self) -> str:
         """``PoolJob.group``"""
 
-    @property
-    def can_wait(self) -> bool:
-        """``PoolJob.can_wait``"""
-
 
 T = TypeVar("T", bound=Queued)
 
@@ -31,9 +27,8 @@ T = TypeVar("T", bound=Queued)
 class JobQueue(Generic[T]):
     """The jobs that are left. Every job is taken once, or again after it was given up. Thread-safe."""
 
-    def __init__(self, slots: int) -> None:
-        """Makes an empty queue. ``slots`` take jobs, one each at a time."""
-        self._slots = slots
+    def __init__(self) -> None:
+        """Makes an empty queue."""
         self._changed = threading.Condition()  # whose lock one thread may take again
         self._jobs: dict[str, deque[T]] = {}
         """Those that are left, by group, in the order in which the groups came."""
@@ -47,8 +42,6 @@ class JobQueue(Generic[T]):
         """How many do a job, by its group."""
         self._coming = 0
         """Number of processes that are starting."""
-        self._preferred = ""
-        """The group for which one slot is left free."""
         self._closed = False
 
     def put(self, job: T) -> bool:
@@ -63,12 +56,6 @@ class JobQueue(Generic[T]):
         with self._changed:
             return sum(map(self._needed, self._jobs)) > self._free + self._coming
 
-    def prefer(self, group: str) -> None:
-        """Prefers a group from now on: other groups' jobs that can wait leave one slot free for its jobs."""
-        with self._changed:
-            self._preferred = group
-            self._changed.notify_all()
-
     def announce(self) -> None:
         """States that one more process will take jobs; its first call of ``take`` names no groups."""
         with self._changed:
@@ -77,8 +64,8 @@ class JobQueue(Generic[T]):
     def take(self, groups: Sequence[str] | None) -> T | None:
         """Waits for a process's next job; None once the queue is closed.
 
-        One of the preferred group, if nobody does its jobs; else of a group that the process keeps; else of one that no process
-        has begun; else of the group with most jobs left, unless a process that keeps that group is free.
+        One of a group that the process keeps; else of one that no process has begun; else of the group with most jobs left, unless
+        a process that keeps that group is free.
 
         Args:
             groups: what the process keeps prepared, the group of its last job first; None before its first job.
@@ -122,12 +109,6 @@ class JobQueue(Generic[T]):
                 self._jobs.setdefault(job.group, deque()).appendleft(job)
             self._changed.notify_all()
 
-    def resize(self, slots: int) -> None:
-        """States how many slots take jobs from now on."""
-        with self._changed:
-            self._slots = slots
-            self._changed.notify_all()
-
     def close(self) -> list[T]:
         """Closes the queue, so that ``take`` returns None; returns the jobs that are left."""
         with self._changed:
@@ -142,31 +123,14 @@ class JobQueue(Generic[T]):
         return max(len(self._jobs[group]) - PATIENT, 0 if self._held[group] else 1)
 
     def _next(self, groups: Sequence[str]) -> T | None:
-        ready = [name for name, jobs in self._jobs.items() if self._open(jobs[0])]
-        new = [name for name in ready if name not in self._begun]
-        kept = [name for name in groups if name in ready and name in self._begun]
-        others = [name for name in ready if name in self._begun and not self._waiting[name]]
-        first = self._preferred
-        elsewhere = self._held[first] or self._waiting[first] > (first in groups)
-        if first in ready and not elsewhere:
-            group = first
-        elif kept:
-            group = kept[0]
-        elif new:
-            group = new[0]
-        elif others:
-            group = max(others, key=lambda name: (name == first, len(self._jobs[name])))
-        else:
+        kept = [name for name in groups if name in self._jobs and name in self._begun]
+        new = [name for name in self._jobs if name not in self._begun]
+        others = [name for name in self._jobs if name in self._begun and not self._waiting[name]]
+        if not (kept or new or others):
             return None
+        group = (kept or new or [max(others, key=lambda name: len(self._jobs[name]))])[0]
         self._begun.add(group)
         job = self._jobs[group].popleft()
         if not self._jobs[group]:
             del self._jobs[group]
         return job
-
-    def _open(self, job: T) -> bool:
-        """Whether a job may be taken now."""
-        if not (job.can_wait and self._preferred) or job.group == self._preferred:
-            return True
-        # At least one: whoever waits for it may hold a lock that the preferred group needs.
-        return self._held.total() - self._held[self._preferred] < max(1, self._slots - 1)

@@ -28,8 +28,6 @@ class PoolJob:
     """Jobs of one group go to a process that keeps it, while another process has something else to do."""
     request: dict[str, Any]
     """The message to the process."""
-    can_wait: bool = False
-    """Whether it leaves one slot free for the jobs of the preferred group, see ``Engine.prefer``."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +43,6 @@ class Task:
     def group(self) -> str:
         """``PoolJob.group``"""
         return self.job.group
-
-    @property
-    def can_wait(self) -> bool:
-        """``PoolJob.can_wait``"""
-        return self.job.can_wait
 
 
 def kept_after(task: Task, groups: Sequence[str] | None) -> Sequence[str]:
@@ -109,16 +102,11 @@ class Engine:
     """Does jobs in slots, each of which is begun when there is enough to do for it. Close it with ``with``."""
 
     def __init__(self, slots: Sequence[Transport] = (), limit: int = sys.maxsize) -> None:
-        """Makes an engine; a slot is started when there is enough to do for it.
-
-        Args:
-            slots: each does one job at a time.
-            limit: slots that are used at once, at most.
-        """
+        """Makes an engine; a slot is started when there is enough to do for it."""
         self._slots = list(slots)
         self._limit = limit
         self._unused = deque(self._slots)
-        self._queue: JobQueue[Task] = JobQueue(self.slots)
+        self._queue: JobQueue[Task] = JobQueue()
         self._threads: list[threading.Thread] = []
         self._lock = threading.RLock()
         self._working = 0
@@ -150,10 +138,6 @@ class Engine:
         self._stop(lambda: ProcessLost("the pool is closed"))
         for slot in self._slots:
             slot.close(seconds)
-
-    def prefer(self, group: str) -> None:
-        """Prefers a group from now on: other groups' jobs that can wait leave one slot free for its jobs."""
-        self._queue.prefer(group)
 
     def submit(self, job: PoolJob) -> Future[Reply]:
         """Does a job as soon as a slot is free; starts another slot where there is enough to do.
@@ -189,12 +173,8 @@ class Engine:
             if self._over is None:
                 self._slots.append(slot)
                 self._unused.append(slot)
-                self._resize()
                 if self._queue.lacks_takers():
                     self._use_another()
-
-    def _resize(self) -> None:
-        self._queue.resize(min(self._working + len(self._unused), self._limit))
 
     def _use_another(self) -> None:
         if self._unused and self._working < self._limit:
@@ -254,7 +234,6 @@ class Engine:
                 return
             self._queue.give_up(task)
             self._use_another()
-            self._resize()
             if self._working:
                 return
             if any(slot.starts for slot in self._slots):

@@ -1,4 +1,4 @@
-"""A judging process: one warm judge on one GPU, which gets its jobs from the pool.
+"""A process of the pool: one warm judge on one GPU; or, while others judge, what writes and renders with the CPU alone.
 
 Run as ``python -m pytest_kernelllm.pool.judging_process FD``. ``CUDA_VISIBLE_DEVICES`` names the one GPU, so it is always device 0.
 """
@@ -6,34 +6,44 @@ Run as ``python -m pytest_kernelllm.pool.judging_process FD``. ``CUDA_VISIBLE_DE
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import faulthandler
+import signal
+import socket
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from kernelllm_judge.candidate import Speed, criteria_of, judge_candidate, measure_completion
+from kernelllm_judge.constructors import Constructors
 from kernelllm_judge.core.measured import Measured
-from kernelllm_judge.core.records import Candidate, Verdict
+from kernelllm_judge.core.records import Candidate, Record, Verdict
 from kernelllm_judge.core.shorten import whole
 from kernelllm_judge.core.stages import InStage, unwatched
 from kernelllm_judge.isolation.isolation import probe_isolation
 from kernelllm_judge.judging import Judge
 from kernelllm_judge.launching import ServerFailed
+from kernelllm_judge.shared.channel import Channel, ChannelClosed
 from kernelllm_judge.target.live import LiveTarget
 from pytest_kernelllm.pool.messages import (
     ErrorReply,
     Handshake,
     JudgeRequest,
     MeasureRequest,
-    PrepareRequest,
     Request,
-    request_of,
+    VerdictReply,
 )
-from pytest_kernelllm.pool.pool_process import UNFIT
-from pytest_kernelllm.pool.serving import StageReports, serve
+from pytest_kernelllm.pool.pool_process import STAGE, UNFIT
 from pytest_kernelllm.pool.targets import TargetLoader
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+PR_SET_PDEATHSIG = 1
 
 
 class TargetJudge(TargetLoader):
@@ -51,17 +61,12 @@ class TargetJudge(TargetLoader):
         """Whether nothing that an earlier reference did to this process can change this reply."""
         return super().fit_for(request) and self._cuda_works()
 
-    def reply(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Answers a message: a request's JSON, or that of ``UNFIT`` where another process must answer it."""
-        request = request_of(message)
-        if not self.fit_for(request):
-            return {UNFIT: True}
-        if isinstance(request, PrepareRequest):
-            return self.prepared(request).to_json()
-        if isinstance(request, MeasureRequest):
-            return self.measured(request).to_json()
-        judged = self.judged(request)
-        return {"verdict": judged.to_json()} if isinstance(judged, Verdict) else judged.to_json()
+    def answer(self, request: Request) -> Record:
+        """Answers a request to judge, to measure or to prepare."""
+        if isinstance(request, JudgeRequest):
+            judged = self.judged(request)
+            return VerdictReply(judged) if isinstance(judged, Verdict) else judged
+        return self.measured(request) if isinstance(request, MeasureRequest) else super().answer(request)
 
     def judged(self, request: JudgeRequest) -> Verdict | ErrorReply:
         """Judges one candidate. Where the reference or the judge itself fails, the verdict is inconclusive."""
@@ -104,9 +109,46 @@ class TargetJudge(TargetLoader):
         return True
 
 
+class _Terminated(BaseException):
+    """The pool asked this process to end."""
+
+
+class StageReports:
+    """Reports to the pool in which stage each thread is; sends all that this process sends."""
+
+    def __init__(self, channel: Channel) -> None:
+        """Answers what arrives over ``channel``."""
+        self._channel = channel
+        self._sending = threading.Lock()
+        self._here = threading.local()
+
+    @contextlib.contextmanager
+    def in_stage(self, stage: str) -> Iterator[None]:
+        """Reports that this thread is in a stage, and afterwards that it is where it was before."""
+        outer = getattr(self._here, "stage", "")
+        self._enter(stage)
+        try:
+            yield
+        finally:
+            self._enter(outer)
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Sends one message; several threads may."""
+        with self._sending:
+            self._channel.send(message)
+
+    def _enter(self, stage: str) -> None:
+        self._here.stage = stage
+        self.send({STAGE: stage, "thread": threading.get_ident()})
+
+
 @contextlib.contextmanager
-def _judging(start: Handshake, reports: StageReports) -> Iterator[TargetJudge]:
-    isolation = probe_isolation(start.environment.device, start.isolation)
+def _opened(start: Handshake, reports: StageReports) -> Iterator[TargetLoader]:
+    isolation = probe_isolation(start.environment.device if start.judges else "cpu", start.isolation)
+    if not start.judges:  # what crashes in a compiler ends this process, and no judge
+        with Constructors(isolation) as constructors:
+            yield TargetLoader(start.environment, constructors, reports.in_stage)
+        return
     with Judge(
         start.environment,
         deadline=start.deadline,
@@ -119,11 +161,7 @@ def _judging(start: Handshake, reports: StageReports) -> Iterator[TargetJudge]:
 
 
 def _judge_source(judge: Judge, live: LiveTarget, request: JudgeRequest, speed: Speed) -> Verdict:
-    """Judges a kernel module as it stands, by what its project states about the target.
-
-    Raises:
-        launching.ServerFailed: the judge's own processes cannot start.
-    """
+    """Judges a kernel module as it stands, by what its project states about the target."""
     criteria = criteria_of(live, speed)
     if request.tolerance is not None:
         criteria = replace(criteria, tolerance=request.tolerance)
@@ -133,5 +171,32 @@ def _judge_source(judge: Judge, live: LiveTarget, request: JudgeRequest, speed: 
     return judge.judge(candidate, replace(criteria, adopted=request.adopted))
 
 
+def main() -> None:
+    """Serves until the pool closes its end or sends SIGTERM, or until a request needs a fresh process."""
+    faulthandler.enable()  # to the process's log, where the pool reads it
+    signal.signal(signal.SIGTERM, _terminate)
+    # Also where the command itself is killed.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    channel = Channel(socket.socket(fileno=int(sys.argv[1])))
+    with contextlib.suppress(_Terminated, ChannelClosed):
+        start = Handshake.from_json(channel.receive())
+        reports = StageReports(channel)
+        with _opened(start, reports) as loader:
+            reports.send({"ready": True})
+            try:
+                reply: dict[str, Any] = {}
+                while UNFIT not in reply:
+                    reply = loader.reply(channel.receive())
+                    reports.send(reply)
+            finally:
+                # From here on it ends its own processes, and must not be interrupted.
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise _Terminated
+
+
 if __name__ == "__main__":
-    serve(sys.argv, _judging)
+    main()

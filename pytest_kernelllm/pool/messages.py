@@ -9,12 +9,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from kernelllm_judge.core.records import BaselineChoice, Candidate, Completion, Environment, Record, Target
+from kernelllm_judge.core.records import (
+    BaselineChoice,
+    Candidate,
+    Completion,
+    Environment,
+    Record,
+    Target,
+    Verdict,
+)
 
 
 @dataclass(frozen=True)
 class Handshake(Record):
-    """The first message to a judging process."""
+    """The first message to a process of the pool."""
 
     environment: Environment
     gpu_uuid: str
@@ -24,6 +32,8 @@ class Handshake(Record):
     isolation: Literal["best", "strict"]
     gpu_memory: int = 0
     """Bytes of GPU memory that judging may take; 0: nearly all of it."""
+    judges: bool = True
+    """Whether it judges; else it writes and renders candidates with the CPU alone."""
 
 
 @dataclass(frozen=True)
@@ -92,11 +102,7 @@ def message(request: Request) -> dict[str, Any]:
 
 
 def request_of(message: Mapping[str, Any]) -> Request:
-    """Returns the request that a message carries.
-
-    Raises:
-        RecordError: it carries none.
-    """
+    """Returns the request that a message carries."""
     kind = next((name for name in _KINDS if name in message), "judge")
     return _KINDS[kind].from_json(message.get(kind, {}))
 
@@ -121,6 +127,13 @@ class PrepareReply(Record):
 
 
 @dataclass(frozen=True)
+class VerdictReply(Record):
+    """A candidate was judged."""
+
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
 class ErrorReply(Record):
     """Nothing can be done for this target; one sentence."""
 
@@ -132,11 +145,7 @@ class CannotPack(Exception):
 
 
 def packed(inputs: Any) -> str:
-    """Writes callables of a conftest as a text from which ``unpacked`` makes them again in another process.
-
-    Raises:
-        CannotPack: they hold something that only lives in this process, or cloudpickle is missing.
-    """
+    """Writes callables of a conftest as a text from which ``unpacked`` makes them again in another process."""
     if inputs is None:
         return ""
     try:

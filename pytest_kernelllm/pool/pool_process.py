@@ -68,11 +68,7 @@ class PoolProcess:
     """One process. It is reaped last, so that no other process gets its number before."""
 
     def __init__(self, module: str, slot: Slot) -> None:
-        """Starts ``python -m module FD`` in a slot.
-
-        Raises:
-            OSError: there is no memory or no descriptor for it.
-        """
+        """Starts ``python -m module FD`` in a slot."""
         ours, theirs = socket.socketpair()
         self.channel = Channel(ours)
         self._killer: threading.Timer | None = None
@@ -91,13 +87,7 @@ class PoolProcess:
         theirs.close()
 
     def ask(self, request: dict[str, Any], stage_seconds: float = math.inf) -> Reply:
-        """Sends a message and waits for the reply.
-
-        Raises:
-            StageOverdue: it stays in a stage that it reported for longer than ``stage_seconds``.
-            ChannelClosed: it ended.
-            ChannelError: it sent something else than messages.
-        """
+        """Sends a message and waits for the reply."""
         self.channel.send(request)
         stages: dict[int, tuple[str, float]] = {}
         """The stage that each thread is in, with the time at which its deadline ends."""

@@ -19,13 +19,7 @@ class ProcessSlot:
     """A ``Transport`` to a process. A job whose process ends is done once more, as the first one of a fresh process."""
 
     def __init__(self, module: str, slot: Slot, stage_seconds: float = math.inf) -> None:
-        """Makes a slot; ``start`` starts its process.
-
-        Args:
-            module: run as ``python -m module FD``, at most once at a time.
-            slot: the place for the process.
-            stage_seconds: how long a process may stay in a stage that it reports.
-        """
+        """Makes a slot; ``start`` starts its process."""
         self.starts = 0
         self._module = module
         self._slot = slot

@@ -7,11 +7,12 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from kernelllm_judge.constructors import Constructors
-from kernelllm_judge.core.records import Completion, Environment
+from kernelllm_judge.core.records import Completion, Environment, Record
 from kernelllm_judge.core.stages import InStage, unwatched
 from kernelllm_judge.launching import ServerFailed
 from kernelllm_judge.render.errors import RenderError, unexpected
@@ -25,8 +26,10 @@ from pytest_kernelllm.pool.messages import (
     PrepareRequest,
     Rendering,
     Request,
+    request_of,
     unpacked,
 )
+from pytest_kernelllm.pool.pool_process import UNFIT
 
 
 @dataclass(frozen=True)
@@ -43,13 +46,7 @@ class TargetLoader:
     def __init__(
         self, environment: Environment, constructors: Constructors, in_stage: InStage = unwatched
     ) -> None:
-        """Makes a loader; a target is loaded by the first request for it.
-
-        Args:
-            environment: where the candidates are judged.
-            constructors: run the constructors of answers; the caller closes them.
-            in_stage: gives the context for each stage in which the user's original runs.
-        """
+        """Makes a loader; a target is loaded by the first request for it."""
         self._environment = environment
         self._constructors = constructors
         self._in_stage = in_stage
@@ -65,6 +62,16 @@ class TargetLoader:
         if request.reference != self._last and self._settings_changed:
             return False
         return request.root == self._root or not self._helpers
+
+    def reply(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Answers a message: a request's JSON, or that of ``UNFIT`` where another process must answer it."""
+        request = request_of(message)
+        return self.answer(request).to_json() if self.fit_for(request) else {UNFIT: True}
+
+    def answer(self, request: Request) -> Record:
+        """Answers a request to prepare a target; judging processes answer others as well."""
+        assert isinstance(request, PrepareRequest)
+        return self.prepared(request)
 
     def prepared(self, request: PrepareRequest) -> PrepareReply | ErrorReply:
         """Loads a target, and writes and renders what is asked for."""

@@ -15,12 +15,7 @@ class Ahead(Generic[K]):
     """Does each of several works once, in a thread of its own, and some of those that are expected ahead of time."""
 
     def __init__(self, work: Callable[[K], None], most: Callable[[], int]) -> None:
-        """Prepares; work begins when it is announced.
-
-        Args:
-            work: does one.
-            most: how many may be done ahead of the one that is waited for.
-        """
+        """Prepares; work begins when it is announced."""
         self._work = work
         self._most = most
         self._expected: dict[K, None] = {}
@@ -34,11 +29,7 @@ class Ahead(Generic[K]):
             self._expected[key] = None
 
     def wait_for(self, key: K) -> None:
-        """Returns once a work is done. Not thread-safe.
-
-        Raises:
-            Exception: what ``work`` raised.
-        """
+        """Returns once a work is done. Not thread-safe."""
         self._begin(key)
         for other in list(self._expected)[: self._most()]:
             ahead = sum(not future.done() for begun, future in self._begun.items() if begun != key)

@@ -24,15 +24,7 @@ class Batch:
         missing: int,
         progress: Progress,
     ) -> None:
-        """Starts the thread.
-
-        Args:
-            generator: at work.
-            targets: what it writes for, by ``Target.id``.
-            write: yields what is written, as soon as it is kept.
-            missing: completions that are asked for, for the progress.
-            progress: called with a few words about what is being done.
-        """
+        """Starts the thread."""
         self.generator = generator
         self.targets = targets
         self.error: BaseException | None = None
@@ -46,11 +38,7 @@ class Batch:
         self._thread.start()
 
     def wait_for(self, target: Target, indices: Sequence[int]) -> None:
-        """Returns once these completions of a target are there, or no more will come.
-
-        Raises:
-            GenerateError: the generator gave up before; or whatever else ended its work early.
-        """
+        """Returns once these completions of a target are there, or no more will come."""
         awaited = {(target.id, index) for index in indices}
         with self._changed:
             self._changed.wait_for(lambda: awaited <= self._written or self._ended)

@@ -56,12 +56,7 @@ class CompleteStage:
         self._announced[target.id] = target
 
     def completions(self, generator: Generator, target: Target, count: int) -> dict[int, Completion]:
-        """Returns the first ``count`` completions by index, fewer if there are no more; waits until they are written.
-
-        Raises:
-            GenerateError: this generator cannot work.
-            SessionError: the target cannot be imported, built or called.
-        """
+        """Returns the first ``count`` completions by index, fewer if there are no more; waits until they are written."""
         identity = generator.identity()
         if missing := self._missing(identity, target, count):
             self._targets.load(target)
@@ -78,24 +73,6 @@ class CompleteStage:
             for index in range(count)
         }
         return {index: completion for index, completion in found.items() if completion is not None}
-
-    def stream(self, generator: Generator, target: Target) -> Iterator[str]:
-        """Yields the first completion piece by piece while it is written; nothing where there is nothing to watch.
-
-        Raises:
-            GenerateError: this generator cannot work.
-            SessionError: the target cannot be imported, built or called.
-        """
-        identity = generator.identity()
-        if not self._missing(identity, target, 1):
-            return
-        with self._context.store.lock(f"generate {identity} "):
-            if self._missing(identity, target, 1):
-                for part in generator.stream(Request(target, (0,), partial(self._targets.live, target))):
-                    if isinstance(part, Completion):
-                        self._context.known.completions.keep(self._key(identity, target, part.index), part)
-                    else:
-                        yield part
 
     def leave_gpus(self) -> None:
         """Waits until nothing is written on this machine's GPUs any more, and takes their memory back."""

@@ -20,14 +20,6 @@ from pytest_kernelllm.session.known import Known
 from pytest_kernelllm.store import Store
 
 
-def _none_stated(target: Target) -> Overrides:
-    return Overrides()
-
-
-def _quietly(text: str) -> None:
-    pass
-
-
 @dataclass(frozen=True)
 class Context:
     """One project and one run. Making it reads nothing yet."""
@@ -35,9 +27,9 @@ class Context:
     root: Path
     """The project root; the store lies in it."""
     settings: Settings
-    overrides: Callable[[Target], Overrides] = _none_stated
+    overrides: Callable[[Target], Overrides] = lambda target: Overrides()
     """What a conftest says about a target."""
-    progress: Callable[[str], None] = _quietly
+    progress: Callable[[str], None] = lambda text: None
     """Called with a few words about what is being done."""
     prompt: PromptHook = field(default=NO_HOOK)
     """May replace the prompt that a language model gets."""
@@ -54,11 +46,7 @@ class Context:
 
     @cached_property
     def environment(self) -> Environment:
-        """Where verdicts of this run hold.
-
-        Raises:
-            SessionError: the GPU is to be a cluster's, and there is none.
-        """
+        """Where verdicts of this run hold."""
         try:
             return judging_environment(self.settings)
         except PoolFailed as error:
@@ -86,11 +74,7 @@ class Context:
 
     @cached_property
     def isolation(self) -> Isolation:
-        """What will hold the candidates' processes.
-
-        Raises:
-            IsolationError: the settings ask for more than this machine can give.
-        """
+        """What will hold the candidates' processes."""
         return probe_isolation(self.environment.device, self.settings.isolation)
 
     def inputs(self, target: Target) -> str:

@@ -27,18 +27,17 @@ Draft = tuple[Outcome, Completion]
 
 @dataclass(frozen=True)
 class Drafts:
-    """Writes and renders candidates, or reads the adopted one. Thread-safe."""
+    """Writes and renders candidates, or reads the adopted one. Thread-safe.
+
+    A ``SessionError`` says why a target cannot be loaded, or its generator cannot work.
+    """
 
     context: Context
     completing: CompleteStage
     processes: TargetProcesses
 
     def every(self, target: Target, generator: Generator) -> list[Draft]:
-        """Returns the candidates that a generator has, at most as many as it is asked for.
-
-        Raises:
-            SessionError: the target cannot be imported, built or called, or the generator cannot work.
-        """
+        """Returns the candidates that a generator has, at most as many as it is asked for."""
         written = self._completions(target, generator, self.context.settings.samples)
         return [
             (self.of_completion(target, CandidateId(generator.name, index), one), one)
@@ -46,17 +45,7 @@ class Drafts:
         ]
 
     def of(self, target: Target, generator: Generator, ids: Sequence[CandidateId]) -> list[Draft]:
-        """Returns candidates of one generator; one that it does not have is a draft that says why.
-
-        Args:
-            target: what they are for.
-            generator: who writes.
-            ids: in order.
-
-        Raises:
-            SessionError: the target cannot be imported, built or called, the generator cannot work, or a model answered none
-                of the requests.
-        """
+        """Returns candidates of one generator; one that it does not have is a draft that says why."""
         written = self._completions(target, generator, ids[-1].sample + 1)
         unanswered = [one.note for one in written.values() if one.failed and one.model]
         if unanswered and len(unanswered) == len(written):
@@ -79,11 +68,7 @@ class Drafts:
         return replace(draft, candidate=Candidate(target.id, source, ADOPTED.generator)), completion
 
     def of_completion(self, target: Target, candidate: CandidateId, completion: Completion) -> Outcome:
-        """Renders a completion.
-
-        Raises:
-            SessionError: the target cannot be imported, built or called.
-        """
+        """Renders a completion."""
         draft = Outcome(target, candidate, tokens=completion.tokens, cost=completion.cost)
         draft = replace(draft, unanswered=int(completion.failed))
         if not completion.text:

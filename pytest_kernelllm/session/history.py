@@ -78,11 +78,7 @@ class Histories:
 
     @cached_property
     def _chosen(self) -> Run | None:
-        """The run that the settings name; None for the latest.
-
-        Raises:
-            SessionError: there is none, or several.
-        """
+        """The run that the settings name; None for the latest."""
         if self._compare in (LATEST, OFF):
             return None
         named = [run for run in self._runs if run.name == self._compare]
@@ -96,11 +92,7 @@ class Histories:
         return found[0]
 
     def check(self) -> None:
-        """Looks up the run that the settings name.
-
-        Raises:
-            SessionError: there is none, or several.
-        """
+        """Looks up the run that the settings name."""
         _ = self._chosen
 
     def of(self, target: Target, verdict: Verdict) -> History:
@@ -127,14 +119,7 @@ class Histories:
         here: Sequence[Recorded],
         verdict: Verdict,
     ) -> tuple[Comparison | None, str]:
-        """Returns the comparison, if there is one, and the sentence about it.
-
-        Args:
-            own: what was recorded of the target.
-            known: of these, as it is now.
-            here: of these, on this GPU model.
-            verdict: on its kernel now.
-        """
+        """Returns the comparison, if there is one, and the sentence about it."""
         if verdict.verdict == "inconclusive":
             return None, ""
         if not verdict.correct:
@@ -163,10 +148,6 @@ class Histories:
 
     def record(self, outcomes: Sequence[Outcome], name: str = "") -> Run | None:
         """Remembers how adopted kernels did; without a name only what no run has measured before.
-
-        Args:
-            outcomes: of this run.
-            name: given to the run.
 
         Returns:
             The run; None if there was nothing to remember, or it cannot be written.

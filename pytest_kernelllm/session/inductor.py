@@ -21,14 +21,7 @@ class PooledInductor(InductorGenerator):
     def __init__(
         self, arch: str, processes: TargetProcesses, search: SearchStage | None = None, searched_for: str = ""
     ) -> None:
-        """Prepares; the first request starts writing.
-
-        Args:
-            arch: the GPU architecture that the kernels are for.
-            processes: where it writes.
-            search: finds the fastest program; None: nothing is searched.
-            searched_for: the GPU and the budget, for ``identity``.
-        """
+        """Prepares; the first request starts writing."""
         super().__init__(arch)
         self._processes = processes
         self._search = search
@@ -42,9 +35,6 @@ class PooledInductor(InductorGenerator):
         """Yields the requested completions, as far as there are so many distinct ones.
 
         With a search, the first one is the fastest program found, and the others are those that it started from.
-
-        Raises:
-            SessionError: the target cannot be imported, built or called.
         """
         for request in requests:
             for completion in self._completions(request.target, request.indices):

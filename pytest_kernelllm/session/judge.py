@@ -34,11 +34,7 @@ class JudgeStage:
         return None if verdict is None else self._settle(replace(draft, verdict=verdict, cached=True))
 
     def judged(self, target: Target, drafts: Sequence[Outcome]) -> Iterator[Outcome]:
-        """Yields what became of drafts that nothing is known of, in order; several are judged side by side.
-
-        Raises:
-            SessionError: the target cannot be imported, built or called, or the judge cannot start.
-        """
+        """Yields what became of drafts that nothing is known of, in order; several are judged side by side."""
         if not drafts:
             return
         with ThreadPoolExecutor(min(len(drafts), 2 * self.processes.slots)) as threads:

@@ -38,12 +38,7 @@ class Memo(Generic[K, V]):
         self._here: dict[K, V] = {}
 
     def known(self, key: K, answers: Callable[[V], bool] = lambda value: True) -> V | None:
-        """Returns the value for a key; None if it has to be made.
-
-        Args:
-            key: what is asked for.
-            answers: whether a value of the store answers what this session asks; one made now does.
-        """
+        """Returns the value for a key; None if it has to be made."""
         if key not in self._here:
             value = self._kept.get(key)
             if value is None or not answers(value):

@@ -8,7 +8,6 @@ import importlib.util
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -43,17 +42,24 @@ class PreparingLost(Exception):
     """A completion could not be written or rendered, for a reason that may pass; one sentence."""
 
 
+class _NoReply(Exception):
+    """A request has no reply; the text says why."""
+
+    def __init__(self, why: str, *, lost: bool) -> None:
+        super().__init__(why)
+        self.lost = lost
+        """Whether the processes that tried ended; else the target took too long."""
+
+
 class TargetProcesses:
-    """Loads targets, writes, renders and judges candidates in the pool. Thread-safe; starts its processes when needed."""
+    """Loads targets, writes, renders and judges candidates in the pool. Thread-safe; starts its processes when needed.
+
+    Where a target cannot be imported, built or called, or no judge can start, methods raise ``SessionError``; ``render`` raises
+    ``PreparingLost``.
+    """
 
     def __init__(self, context: Context, writers: Callable[[], bool] = lambda: False) -> None:
-        """Prepares; processes start when there is work.
-
-        Args:
-            context: the project and the run.
-            writers: whether processes of their own write and render on the CPU cores that judging leaves; asked once, when
-                something is to be written.
-        """
+        """Prepares; processes start when there is work."""
         self._context = context
         self._live: dict[str, LiveTarget] = {}
         self._loaded: dict[str, SessionError | None] = {}
@@ -75,11 +81,7 @@ class TargetProcesses:
 
     @property
     def slots(self) -> int:
-        """How many jobs are done side by side, at most.
-
-        Raises:
-            SessionError: nothing can be judged here.
-        """
+        """How many jobs are done side by side, at most."""
         return self._open().slots
 
     @property
@@ -98,26 +100,14 @@ class TargetProcesses:
         # A single process does one target after the other, so that none waits for what another one's original does.
         return 2 * judging.slots + writers if judging.slots + writers > 1 else 1
 
-    def prefer(self, target: Target) -> None:
-        """States that somebody waits for this target from now on: verdicts on others leave one slot free for it."""
-        self._open().prefer(target.source_hash)
-
     def load(self, target: Target) -> None:
-        """Checks that a target can be loaded, once, by doing so in a judging process.
-
-        Raises:
-            SessionError: it cannot be imported, built or called, or it ended the processes that tried.
-        """
+        """Checks that a target can be loaded, once, by doing so in a judging process."""
         self._raise_if_known(target)
         if target.id not in self._loaded:
             self._prepare(self._prepare_request(target))
 
     def live(self, target: Target) -> LiveTarget:
-        """Imports a target in this process, for a generator that asks for it, once a judging process has.
-
-        Raises:
-            SessionError: it cannot be imported, built or called.
-        """
+        """Imports a target in this process, for a generator that asks for it, once a judging process has."""
         self.load(target)
         with self._importing:
             if target.id not in self._live:
@@ -141,9 +131,6 @@ class TargetProcesses:
         """Returns completions of the ``inductor`` generator, and renders them.
 
         Where a compiler ends the process, there is one completion that failed and says so.
-
-        Raises:
-            SessionError: the target cannot be imported, built or called.
         """
         self._context.progress(f"{target.name}: inductor is writing candidates")
         try:
@@ -155,12 +142,7 @@ class TargetProcesses:
         return [each.completion for each in reply.renderings]
 
     def render(self, target: Target, completion: Completion) -> Rendered:
-        """Returns the candidate, or why there is none.
-
-        Raises:
-            SessionError: the target cannot be imported, built or called.
-            PreparingLost: the process that rendered it ended.
-        """
+        """Returns the candidate, or why there is none."""
         known = self._rendered.get((target.id, completion))
         if known is None:
             self.load(target)
@@ -169,30 +151,19 @@ class TargetProcesses:
         return known
 
     def measure(self, target: Target, completion: Completion) -> Measured:
-        """Times a completion, without judging it.
-
-        Raises:
-            SessionError: the target cannot be imported, built or called, or no judge can start.
-        """
+        """Times a completion, without judging it."""
         of = self._prepare_request(target)
         request = MeasureRequest(of.reference, of.root, of.target, of.inputs, completion)
         try:
-            reply = self._submit(request).result()
-        except (ProcessLost, StageOverdue) as error:
-            self._raise_if_closed()
-            return Measured(error=f"the process that measured was lost: {error}")
-        except PoolFailed as error:
-            raise SessionError(str(error)) from None
+            reply = self._reply(request)
+        except _NoReply as error:
+            return Measured(error=f"the measuring process was lost: {error}")
         if "cases" not in reply:
             raise SessionError(ErrorReply.from_json(reply).error)
         return Measured.from_json(reply)
 
     def judge(self, target: Target, candidate: Candidate) -> Verdict:
-        """Judges a candidate. Where no process lives to do so, the verdict is inconclusive.
-
-        Raises:
-            SessionError: the target cannot be imported, built or called, or no judge can start.
-        """
+        """Judges a candidate. Where no process lives to do so, the verdict is inconclusive."""
         self._raise_if_known(target)
         reference, inputs = self._reference(target)
         request = JudgeRequest(
@@ -210,23 +181,16 @@ class TargetProcesses:
             tolerance=self._context.overrides(target).tolerance,
         )
         try:
-            reply = self._submit(request).result()
-        except ProcessLost as error:
-            self._raise_if_closed()
-            reason = f"the judging process was lost: {error}"
-        except StageOverdue as error:
-            reason = _overdue(error)
-        except PoolFailed as error:
-            raise SessionError(str(error)) from None
-        else:
-            if "error" in reply:
-                raise SessionError(ErrorReply.from_json(reply).error)
-            verdict, now = Verdict.from_json(reply["verdict"]), time.time()
-            self.spans.append((now - verdict.seconds, now))
-            return verdict
-        return Verdict(
-            "inconclusive", "correctness", reason, candidate.kernel_hash, self._context.environment
-        )
+            reply = self._reply(request)
+        except _NoReply as error:
+            reason = f"the judging process was lost: {error}" if error.lost else str(error)
+            environment = self._context.environment
+            return Verdict("inconclusive", "correctness", reason, candidate.kernel_hash, environment)
+        if "error" in reply:
+            raise SessionError(ErrorReply.from_json(reply).error)
+        verdict, now = Verdict.from_json(reply["verdict"]), time.time()
+        self.spans.append((now - verdict.seconds, now))
+        return verdict
 
     def interrupt(self) -> None:
         """Has all processes end within a second, and returns at once; whoever waits for them gets a ``SessionError``."""
@@ -251,11 +215,6 @@ class TargetProcesses:
         reference, inputs = self._reference(target)
         return PrepareRequest(reference, str(self._context.root.absolute()), target, inputs)
 
-    def _raise_if_closed(self) -> None:
-        """Ends what still works ahead after an interruption: a job that ``close`` gave up says nothing about its candidate."""
-        if self._closed:
-            raise SessionError("the session is over")
-
     def _raise_if_known(self, target: Target) -> None:
         """Does not try again what ended processes, or took as long as it may."""
         if error := self._loaded.get(target.id):
@@ -263,19 +222,14 @@ class TargetProcesses:
 
     def _prepare(self, request: PrepareRequest) -> PrepareReply:
         try:
-            reply = self._submit(request).result()
-            if "error" in reply:
-                raise self._unusable(request.target, ErrorReply.from_json(reply).error)
-        except (ProcessLost, StageOverdue) as error:
-            self._raise_if_closed()
-            sentence = (
-                _overdue(error) if isinstance(error, StageOverdue) else f"its process was lost: {error}"
-            )
+            reply = self._reply(request)
+        except _NoReply as error:
+            sentence = f"its process was lost: {error}" if error.lost else str(error)
             if request.completions or request.indices:
                 raise PreparingLost(sentence) from None
             raise self._unusable(request.target, f"{request.target.id}: {sentence}.") from None
-        except PoolFailed as error:
-            raise SessionError(str(error)) from None
+        if "error" in reply:
+            raise self._unusable(request.target, ErrorReply.from_json(reply).error)
         self._loaded[request.target.id] = None
         prepared = PrepareReply.from_json(reply)
         self.notes |= dict.fromkeys(prepared.notes)
@@ -285,12 +239,26 @@ class TargetProcesses:
         self._loaded[target.id] = error = SessionError(sentence)
         return error
 
-    def _submit(self, request: Request) -> Future[Reply]:
-        _require_torch()
-        # Grouped by source: equal ones wait for each other's locks in the store, so they are preferred together.
-        target, judging = request.target, not isinstance(request, PrepareRequest)
-        job = PoolJob(target.id, target.source_hash, message(request), can_wait=judging)
-        return (self._open() if judging else self._open_writers()).submit(job)
+    def _reply(self, request: Request) -> Reply:
+        """Has a request answered; raises ``_NoReply`` where no process lived to do so, or the target took too long."""
+        for name in ("torch", "triton"):
+            if importlib.util.find_spec(name) is None:
+                raise SessionError(
+                    f"{name} is not installed, so nothing can be judged; run `pip install 'pytest-kernelllm[torch]'`."
+                )
+        # Grouped by source: equal ones wait for each other's locks in the store.
+        target, prepares = request.target, isinstance(request, PrepareRequest)
+        job = PoolJob(target.id, target.source_hash, message(request))
+        try:
+            return (self._open_writers() if prepares else self._open()).submit(job).result()
+        except ProcessLost as error:
+            if self._closed:  # a job that ``close`` gave up says nothing about its candidate
+                raise SessionError("the session is over") from None
+            raise _NoReply(str(error), lost=True) from None
+        except StageOverdue as error:
+            raise _NoReply(f"{error}; if it needs longer, raise `reference_deadline`", lost=False) from None
+        except PoolFailed as error:
+            raise SessionError(str(error)) from None
 
     def _reference(self, target: Target) -> tuple[str, str]:
         """The target's group, and what a conftest gives for its inputs, packed."""
@@ -330,15 +298,3 @@ class TargetProcesses:
                 if self._closed:
                     self._writers.__exit__(None, None, None)
             return self._writers
-
-
-def _overdue(error: StageOverdue) -> str:
-    return f"{error}; if it needs longer, raise `reference_deadline`"
-
-
-def _require_torch() -> None:
-    for name in ("torch", "triton"):
-        if importlib.util.find_spec(name) is None:
-            raise SessionError(
-                f"{name} is not installed, so nothing can be judged; run `pip install 'pytest-kernelllm[torch]'`."
-            )

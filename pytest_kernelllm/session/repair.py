@@ -41,17 +41,7 @@ class RepairStage:
         """By the generator's name: what threads wait for. Whoever has the lock asks for all of it at once."""
 
     def answers(self, generator: Generator, target: Target, rejected: Sequence[Rounds]) -> list[Completion]:
-        """Returns another answer for each sample that was rejected so far, in order.
-
-        Args:
-            generator: wrote the answers.
-            target: that they are for.
-            rejected: of each sample every answer, with what became of it.
-
-        Raises:
-            GenerateError: the generator cannot work.
-            SessionError: the target cannot be imported, built or called.
-        """
+        """Returns another answer for each sample that was rejected so far, in order."""
         return self._written(generator, [self._repair(target, own) for own in rejected])
 
     def _repair(self, target: Target, own: Rounds) -> Repair:

@@ -26,15 +26,7 @@ class SearchStage:
     processes: TargetProcesses
 
     def fastest(self, target: Target, written: Sequence[Completion]) -> Completion:
-        """Returns the fastest program that the budget finds, as a completion.
-
-        Args:
-            target: what the programs are for.
-            written: Inductor's variants, the usual one first.
-
-        Raises:
-            SessionError: the target cannot be imported, built or called, or nothing can be measured here.
-        """
+        """Returns the fastest program that the budget finds, as a completion."""
         first = written[0]
 
         def measure(programs: Sequence[Program]) -> list[Measured]:

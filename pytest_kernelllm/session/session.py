@@ -143,10 +143,6 @@ class Session:
     def repaired(self, target: Target, answered: Sequence[Draft]) -> list[Outcome]:
         """Returns what became of judged answers in the repair rounds that the settings ask for, in their order.
 
-        Args:
-            target: that they are for.
-            answered: of one generator.
-
         Raises:
             SessionError: the generator cannot work, or nothing can be judged here.
         """
@@ -207,10 +203,6 @@ class Session:
     def outcome(self, target: Target, candidate: CandidateId) -> Outcome:
         """Returns what became of one candidate; writes, renders and judges what is not yet known. Not thread-safe.
 
-        Args:
-            target: as the scan found it.
-            candidate: one of ``candidate_ids``, or ``ADOPTED``.
-
         Raises:
             SessionError: the target cannot be imported, built or called, or nothing can be judged here.
         """
@@ -218,20 +210,10 @@ class Session:
         with _quiet("torch.__trace"):
             if key not in self._outcomes:
                 self.expect(target, candidate)
-                self.processes.prefer(target)
                 self._ahead.wait_for((target.id, candidate.generator))
             if key not in self._outcomes:  # it was not expected when the others were begun
                 self._keep(target, [candidate])
         return self._outcomes[key]
-
-    def stream(self, target: Target) -> Iterator[str]:
-        """Yields the first candidate's text, piece by piece while it is written; nothing where it cannot be watched.
-
-        Raises:
-            SessionError: the target cannot be imported, built or called.
-            GenerateError: the generator cannot work.
-        """
-        return self._completing.stream(self.generators[0], target)
 
     @property
     def settled(self) -> list[Outcome]:

@@ -21,12 +21,11 @@ class CompletionKey:
     index: int
 
 
+@dataclass(frozen=True)
 class CompletionFiles:
     """Completions by source, generator and index."""
 
-    def __init__(self, folder: StoreFolder) -> None:
-        """Keeps them in the folder of one store."""
-        self._folder = folder
+    _folder: StoreFolder
 
     def get(self, key: CompletionKey) -> Completion | None:
         """Returns a completion, if it is known."""

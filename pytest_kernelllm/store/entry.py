@@ -60,14 +60,7 @@ def write_atomic(path: Path, content: bytes, mode: int | None = None) -> None:
 
 
 def encode(kind: str, body: Any, name: str = "", key: StoreKey | None = None) -> bytes:
-    """Returns the bytes of an entry of this kind.
-
-    Args:
-        kind: what the body is.
-        body: JSON-ready objects.
-        name: the entry's place in the store, which a signature covers.
-        key: that signs it, if there is one.
-    """
+    """Returns the bytes of an entry of this kind."""
     checksum = _checksum(kind, body)
     entry = {"format": FORMAT, "kind": kind, "checksum": checksum, "body": body}
     if key is not None:

@@ -51,12 +51,7 @@ class StoreFolder:
     """
 
     def __init__(self, path: Path, key: StoreKey | None) -> None:
-        """Prepares; files are read when they are asked for.
-
-        Args:
-            path: of the folder.
-            key: signs entries, if there is one.
-        """
+        """Prepares; files are read when they are asked for."""
         self.path = path
         self.key = key
         self.problems: list[str] = []
@@ -71,13 +66,7 @@ class StoreFolder:
         return path.relative_to(self.path).as_posix()
 
     def read(self, path: Path, kind: str, build: Callable[[Any], T]) -> T | None:
-        """Reads an entry; None if it is missing, or counts as missing.
-
-        Args:
-            path: of the file.
-            kind: of the entry.
-            build: makes a record of the entry's body, or raises ``RecordError``.
-        """
+        """Reads an entry; None if it is missing, or counts as missing."""
         try:
             return build(decode(kind, path.read_bytes(), self.name_of(path), self.key))
         except (FileNotFoundError, NotADirectoryError):
@@ -100,13 +89,7 @@ class StoreFolder:
         return None
 
     def write_entry(self, path: Path, kind: str, body: Any) -> bool:
-        """Writes an entry, and returns whether it could.
-
-        Args:
-            path: of the file.
-            kind: of the entry.
-            body: JSON-ready objects.
-        """
+        """Writes an entry, and returns whether it could."""
         return self.write(path, encode(kind, body, self.name_of(path), self.key))
 
     def write(self, path: Path, content: bytes) -> bool:

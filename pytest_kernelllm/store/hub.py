@@ -61,10 +61,6 @@ class HubStore:
     def __init__(self, address: str, progress: Callable[[str], None] = lambda text: None) -> None:
         """For an address like ``hf://datasets/OWNER/NAME``.
 
-        Args:
-            address: of the repository.
-            progress: called with a few words about what is being done.
-
         Raises:
             HubError: it is no such address, or ``huggingface_hub`` is not installed.
         """
@@ -88,7 +84,7 @@ class HubStore:
         entries = list(store.verdicts.entries())
         mine = {name: content for name, content, _ in entries}
         texts = {
-            store.place_of(store.renderings.kernel(record.source_hash, record.verdict.kernel_hash)): record
+            store.name_of(store.renderings.kernel(record.source_hash, record.verdict.kernel_hash)): record
             for _, _, record in entries
             if record.verdict.accepted
         }
@@ -101,7 +97,7 @@ class HubStore:
             operations = [
                 CommitOperationAdd(name, content)
                 for name, content in sorted(offered.items())
-                if name not in there or (store.signs and name in mine and there[name] != _blob_id(content))
+                if name not in there or (store.key and name in mine and there[name] != _blob_id(content))
             ]
             for start in range(0, len(operations), A_COMMIT):
                 self._progress(

@@ -26,12 +26,11 @@ class MeasurementKey:
     """Hash of the program."""
 
 
+@dataclass(frozen=True)
 class MeasurementFiles:
     """Measurements by target, environment and program."""
 
-    def __init__(self, folder: StoreFolder) -> None:
-        """Keeps them in the folder of one store."""
-        self._folder = folder
+    _folder: StoreFolder
 
     def get(self, key: MeasurementKey) -> Measured | None:
         """Returns a measurement, if it is known."""

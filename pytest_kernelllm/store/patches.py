@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_kernelllm.store.folder import StoreFolder
 
 
+@dataclass(frozen=True)
 class PatchFiles:
     """Patches by name."""
 
-    def __init__(self, folder: StoreFolder) -> None:
-        """Keeps them in the folder of one store."""
-        self._folder = folder
+    _folder: StoreFolder
 
     @property
     def path(self) -> Path:

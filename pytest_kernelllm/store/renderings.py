@@ -22,12 +22,11 @@ class RenderingKey:
     """Version of the renderer; results of another version do not count."""
 
 
+@dataclass(frozen=True)
 class RenderingFiles:
     """What became of completions: a candidate, or the sentence that says why it became none."""
 
-    def __init__(self, folder: StoreFolder) -> None:
-        """Keeps them in the folder of one store."""
-        self._folder = folder
+    _folder: StoreFolder
 
     def get(self, key: RenderingKey) -> Candidate | str | None:
         """Returns what became of a completion, if it is known."""

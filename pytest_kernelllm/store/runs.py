@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_kernelllm.core.history import Run
@@ -13,12 +14,11 @@ KEPT = 100
 """Runs without a name that ``gc`` keeps beside those that later runs may be compared with."""
 
 
+@dataclass(frozen=True)
 class RunFiles:
     """Runs by id. Iterating gives every one that can be read, oldest first."""
 
-    def __init__(self, folder: StoreFolder) -> None:
-        """Keeps them in the folder of one store."""
-        self._folder = folder
+    _folder: StoreFolder
 
     def put(self, run: Run) -> bool:
         """Remembers a run, and returns whether it could."""
@@ -35,9 +35,6 @@ class RunFiles:
 
         Kept are, of the runs with a target in ``keep``: those with a name, the latest ``KEPT``, and for each target and
         GPU the latest that is a reference.
-
-        Args:
-            keep: source hashes.
         """
         gone = needed = 0
         references: set[tuple[str, str, str]] = set()

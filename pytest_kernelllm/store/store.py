@@ -23,7 +23,7 @@ ABANDONED_S = 3600.0
 """Age in seconds at which ``gc`` takes a temporary file for one whose writer was killed."""
 
 
-class Store:
+class Store(StoreFolder):
     """What is known about targets, on disk. Made at once, creates its folder with the first write.
 
     A folder that the version before left is brought up to date when it is opened.
@@ -36,49 +36,21 @@ class Store:
     ) -> None:
         """Opens the store below the project root.
 
-        Args:
-            root: the project's folder.
-            folder: the setting ``store``.
-            environ: where the key is looked up, by default this process's environment.
-
         Raises:
             ConfigError: the key is too short.
         """
-        self._folder = StoreFolder(root / folder, find_key(os.environ if environ is None else environ))
-        if not self._folder.current:
-            with self._folder.lock("upgrade"):
-                if not self._folder.current:
-                    upgrade(self._folder, root)
-                    self._folder.mark_current()
-        self.completions = CompletionFiles(self._folder)
-        self.renderings = RenderingFiles(self._folder)
-        self.measurements = MeasurementFiles(self._folder)
-        self.verdicts = VerdictFiles(self._folder)
-        self.runs = RunFiles(self._folder)
-        self.patches = PatchFiles(self._folder)
-
-    @property
-    def path(self) -> Path:
-        """The store's folder."""
-        return self._folder.path
-
-    @property
-    def problems(self) -> list[str]:
-        """One sentence about each thing that went wrong."""
-        return self._folder.problems
-
-    @property
-    def signs(self) -> bool:
-        """Whether there is a key."""
-        return self._folder.key is not None
-
-    def place_of(self, path: Path) -> str:
-        """Returns a file's place in the store, the same on every machine."""
-        return self._folder.name_of(path)
-
-    def lock(self, name: str) -> contextlib.AbstractContextManager[None]:
-        """Holds a lock that all processes of this project share: one of them does ``name``, the others wait."""
-        return self._folder.lock(name)
+        super().__init__(root / folder, find_key(os.environ if environ is None else environ))
+        if not self.current:
+            with self.lock("upgrade"):
+                if not self.current:
+                    upgrade(self, root)
+                    self.mark_current()
+        self.completions = CompletionFiles(self)
+        self.renderings = RenderingFiles(self)
+        self.measurements = MeasurementFiles(self)
+        self.verdicts = VerdictFiles(self)
+        self.runs = RunFiles(self)
+        self.patches = PatchFiles(self)
 
     def gc(self, keep: Iterable[str]) -> int:
         """Forgets all targets but those with a source hash in ``keep``; the number of targets forgotten.
@@ -87,7 +59,7 @@ class Store:
         """
         hashes = set(keep)
         self.runs.gc(hashes)
-        kept = {self._folder.target(source_hash).name for source_hash in hashes}
+        kept = {self.target(source_hash).name for source_hash in hashes}
         gone = [path for path in self.path.glob("targets/*") if path.name not in kept]
         for path in (*gone, self.path / DAMAGED):
             shutil.rmtree(path, ignore_errors=True)

@@ -33,12 +33,11 @@ class VerdictKey:
         return cls(record.source_hash, verdict.kernel_hash, verdict.environment, record.terms)
 
 
+@dataclass(frozen=True)
 class VerdictFiles:
     """Verdicts by source, kernel, environment and terms. Iterating gives every one that can be read."""
 
-    def __init__(self, folder: StoreFolder) -> None:
-        """Keeps them in the folder of one store."""
-        self._folder = folder
+    _folder: StoreFolder
 
     def get(self, key: VerdictKey) -> KernelRecord | None:
         """Returns what the judge decided, if it did."""
@@ -68,10 +67,6 @@ class VerdictFiles:
 
     def take(self, name: str, content: bytes) -> bool:
         """Remembers a verdict as another store has it, signature and all; False where this one has its own.
-
-        Args:
-            name: its place there.
-            content: its entry.
 
         Raises:
             DamagedEntry: it is no whole verdict, of another version, or not in the place that its content says.

@@ -14,9 +14,9 @@ from pytest_kernelllm.models.local.attention import SPLIT
 from pytest_kernelllm.models.local.decode import DecodeJob, Decoder
 from pytest_kernelllm.models.local.draw import uniforms
 from pytest_kernelllm.models.local.files import ModelFiles
-from pytest_kernelllm.models.local.fuse import fuse
 from pytest_kernelllm.models.local.load import LoadOptions, load_model
 from pytest_kernelllm.models.local.model import LocalModel
+from pytest_kernelllm.models.local.norms import replace_norms
 from pytest_kernelllm.models.local.split_attention import split_attention
 from pytest_kernelllm.models.protocol import Sampling
 
@@ -59,7 +59,7 @@ def test_fewer_kernels_write_the_same(llama, temperature):
     sampling = Sampling(temperature=temperature, max_new_tokens=NEW)
     expected = written(llama, sampling)
     fused = copy.deepcopy(llama)
-    fuse(fused)
+    replace_norms(fused)
     assert written(fused, sampling, graph=True, behind=True, chunk=8) == expected
 
 

@@ -139,8 +139,6 @@ class Scripted(Server):
     speaks: str = "openai"
     models: tuple[str, ...] = ("facebook/KernelLLM",)
     owner: str = "vllm"
-    honours_n: bool = True
-    refuses_n: bool = False
     prefix: str = ""
     write: Callable[[str, int | None, int], str] = written
     refuse: Callable[[Seen], tuple[int, object] | None] = lambda seen: None
@@ -177,32 +175,14 @@ class Scripted(Server):
         }
         return {
             "GET /info": lambda to, body: send(to, 200, info),
-            "POST /tokenize": lambda to, body: send(to, 200, [{"id": 1}] * len(body["inputs"])),
-            "POST /generate_stream": self._tgi_stream,
+            "POST /v1/completions": self._tgi_completions,
         }
 
-    def _tgi_stream(self, to: BaseHTTPRequestHandler, body: Any) -> None:
-        parameters = body["parameters"]
-        # As TGI's router validates.
-        odd = [name for name in ("temperature", "top_p", "top_k") if parameters.get(name, 0.5) <= 0]
-        odd += ["top_p"] if parameters.get("top_p", 0.5) >= 1 else []
-        if odd:
-            message = f"Input validation error: `{odd[0]}` is out of range"
-            send(to, 422, {"error": message, "error_type": "validation"})
-            return
-        text = self.write(body["inputs"], parameters.get("seed"), 0)
-        events: list[object] = [
-            {"token": {"id": 1, "text": c, "special": False}, "generated_text": None} for c in text
-        ]
-        details = {
-            "finish_reason": "eos_token",
-            "generated_tokens": len(text) + 1,
-            "input_length": len(body["inputs"]),
-        }
-        events.append(
-            {"token": {"id": 2, "text": "</s>", "special": True}, "generated_text": text, "details": details}
-        )
-        send_events(to, events, done=False)
+    def _tgi_completions(self, to: BaseHTTPRequestHandler, body: Any) -> None:
+        if body.get("top_p", 0.5) >= 1:  # as TGI's router validates
+            send(to, 422, {"error": "Input validation error: `top_p` is out of range"})
+        else:
+            self._completions(to, body)
 
     def _openai(self) -> dict[str, Callable[[BaseHTTPRequestHandler, Any], None]]:
         listed = [
@@ -211,16 +191,13 @@ class Scripted(Server):
         ]
         return {
             "GET /v1/models": lambda to, body: send(to, 200, {"object": "list", "data": listed}),
-            "POST /tokenize": lambda to, body: send(
-                to, 200, {"count": len(body["prompt"]), "tokens": [], "max_model_len": self.context}
-            ),
             "POST /v1/completions": self._completions,
         }
 
     def _chat(self) -> dict[str, Callable[[BaseHTTPRequestHandler, Any], None]]:
         """A server that only chats."""
         answers = self._openai()
-        del answers["POST /v1/completions"], answers["POST /tokenize"]
+        del answers["POST /v1/completions"]
         return answers | {"POST /v1/chat/completions": self._chat_completions}
 
     def _both(self) -> dict[str, Callable[[BaseHTTPRequestHandler, Any], None]]:
@@ -240,53 +217,35 @@ class Scripted(Server):
                 message = f"Unsupported parameter: '{name}' is not supported with this model."
                 send(to, 400, {"error": {"message": message, "param": name}})
                 return
-        n = body.get("n", 1)
-        if n > 1 and self.refuses_n:
-            send(to, 400, {"error": {"message": "n must be 1"}})
-            return
         prompt = body["messages"][-1]["content"]
-        events: list[object] = []
-        tokens = 0
-        for i in range(n if self.honours_n else 1):
-            said = {"content": self.write(prompt, body.get("seed"), i)}
-            said = self.says(body) if self.says else said
-            finish = said.pop("finish_reason", "stop")
-            events.append({"choices": [{"index": i, "delta": {"role": "assistant"}, "finish_reason": None}]})
-            for name, value in said.items():
-                for part in value if isinstance(value, str) else [value]:
-                    delta = {"choices": [{"index": i, "delta": {name: part}, "finish_reason": None}]}
-                    events.append(delta)
-                tokens += len(value) if isinstance(value, str) else 1
-            last: dict[str, Any] = {"choices": [{"index": i, "delta": {}, "finish_reason": finish}]}
-            if (body.get("stream_options") or {}).get("continuous_usage_stats"):
-                written = sum(len(value) for value in said.values() if isinstance(value, str))
-                last["usage"] = {"prompt_tokens": len(prompt), "completion_tokens": written or 1}
-            events.append(last)
+        said = self.says(body) if self.says else {"content": self.write(prompt, body.get("seed"), 0)}
+        finish = said.pop("finish_reason", "stop")
+        events: list[object] = [
+            {"choices": [{"index": 0, "delta": {"role": "assistant"}, "finish_reason": None}]}
+        ]
+        for name, value in said.items():
+            parts = value if isinstance(value, str) else [value]
+            events += [
+                {"choices": [{"index": 0, "delta": {name: part}, "finish_reason": None}]} for part in parts
+            ]
+        events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
+        tokens = sum(len(value) if isinstance(value, str) else 1 for value in said.values())
         usage = {"prompt_tokens": len(prompt), "completion_tokens": tokens}
         send_events(to, [*events, {"choices": [], "usage": usage}])
 
     def _completions(self, to: BaseHTTPRequestHandler, body: Any) -> None:
-        n = body.get("n", 1)
         if body.get("model") not in self.models:
             send(to, 404, {"error": {"message": f"The model `{body.get('model')}` does not exist."}})
             return
         if "prompt" not in body:
             send(to, 422, {"detail": [{"loc": ["body", "prompt"], "msg": "Field required"}]})
             return
-        if n > 1 and self.refuses_n:
-            send(to, 400, {"error": {"message": "n must be 1"}})
-            return
-        texts = [self.write(body["prompt"], body.get("seed"), i) for i in range(n if self.honours_n else 1)]
-        each = (body.get("stream_options") or {}).get("continuous_usage_stats")
+        text = self.write(body["prompt"], body.get("seed"), 0)
         events: list[object] = []
-        for i, text in enumerate(texts):
-            for k, c in enumerate(text):
-                finish = "stop" if k == len(text) - 1 else None
-                chunk: dict[str, Any] = {"choices": [{"index": i, "text": c, "finish_reason": finish}]}
-                if each:
-                    chunk["usage"] = {"prompt_tokens": len(body["prompt"]), "completion_tokens": k + 1}
-                events.append(chunk)
-        usage = {"prompt_tokens": len(body["prompt"]), "completion_tokens": sum(map(len, texts))}
+        for k, c in enumerate(text):
+            finish = "stop" if k == len(text) - 1 else None
+            events.append({"choices": [{"index": 0, "text": c, "finish_reason": finish}]})
+        usage = {"prompt_tokens": len(body["prompt"]), "completion_tokens": len(text)}
         send_events(to, [*events, {"choices": [], "usage": usage}])
 
 

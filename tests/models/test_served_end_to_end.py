@@ -72,7 +72,7 @@ def test_answers_and_verdicts_are_the_local_models_whatever_fails_on_the_way(loc
     assert not [path for path in files if SECRET.encode() in path.read_bytes()]
 
 
-def test_every_sample_arrives_though_the_server_ignores_n(taught, served, tmp_path):
+def test_every_sample_arrives_though_one_is_cut_off(taught, served, tmp_path):
     url, folder = served
     project = lay_out(tmp_path)
     [target] = [t for t in scan_file(tmp_path / "layers.py", tmp_path).targets if t.name == "AddReLU"]
@@ -83,9 +83,7 @@ def test_every_sample_arrives_though_the_server_ignores_n(taught, served, tmp_pa
             assert len(list(session.drafts(target))) == 3
     finally:
         proxy.close()
-    assert [seen.body.get("n", 1) for seen in proxy.posts()] == [3, 1, 1, 1], (
-        "one was cut off and asked for again"
-    )
+    assert len(proxy.posts()) == 4, "one was cut off and asked for again"
     [answer] = taught["AddReLU"]
     assert project.completions() == {"AddReLU": dict.fromkeys(range(3), answer)}
 

@@ -199,8 +199,8 @@ def test_closing_ends_processes_that_are_busy(start, tmp_path, monkeypatch, deaf
     assert gone(answer["pid"])
 
 
-def filled(jobs, slots=1):
-    left = JobQueue(slots)
+def filled(jobs):
+    left = JobQueue()
     for job in jobs:
         left.put(job)
     return left
@@ -254,56 +254,8 @@ def test_a_job_waits_for_the_free_process_that_keeps_its_group():
         thread.join()
 
 
-def ahead(name):
-    return PoolJob(name, name[0], {}, can_wait=True)
-
-
-def test_jobs_ahead_leave_one_slot_to_the_preferred_group():
-    left = filled(map(ahead, ("b1", "b2", "c1")), slots=3)
-    left.prefer("a")
-    assert [left.take(None).name, left.take(None).name] == ["b1", "c1"]
-    taken = queue.SimpleQueue()
-
-    def work():
-        groups = None
-        while (job := left.take(groups)) is not None:
-            groups = (job.group,)
-            taken.put(job.name)
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    wait_until(lambda: left._free == 1)
-    assert taken.empty()  # b2 would take the last slot
-    left.put(ahead("a1"))
-    assert taken.get() == "a1"
-    left.prefer("b")
-    assert taken.get() == "b2"
-    left.close()
-    thread.join()
-
-
-def test_what_others_wait_for_takes_the_last_slot_too():
-    left = filled([ahead("b1"), PoolJob("c1", "c", {})], slots=2)
-    left.prefer("a")
-    assert [left.take(None).name, left.take(None).name] == ["b1", "c1"]
-
-
-def test_the_preferred_group_comes_first_where_nobody_does_it():
-    left = filled(map(ahead, ("b1", "b2", "c1", "a1", "a2")), slots=4)
-    left.prefer("a")
-    assert left.take(None).name == "a1"
-    assert [left.take(None).name, left.take(("b",)).name, left.take(("b",)).name] == ["b1", "b2", "c1"]
-    assert left.take(("a",)).name == "a2"
-
-
-def test_the_preferred_group_comes_first_although_a_process_keeps_it_beside_others():
-    left = filled(PoolJob(name, name[0], {}) for name in ("b1", "b2", "a1"))
-    left.prefer("a")
-    assert left.take(("b", "a")).name == "a1"
-
-
 def test_one_free_process_that_keeps_three_groups_does_not_count_for_each_of_them():
-    left = JobQueue(8)
+    left = JobQueue()
     thread = threading.Thread(target=left.take, args=(("a", "b", "c"),), daemon=True)
     thread.start()
     wait_until(lambda: left._free == 1)

@@ -333,34 +333,6 @@ def test_nothing_is_imported_where_everything_is_known(tmp_path):
     assert texts(make(tmp_path, 2, load).completions(Writer(), A, 2)) == wanted(A, 0, 1)
 
 
-# ---------------------------------------------------------------------- watching
-
-
-class Watched(Writer):
-    """Shows what it writes, piece by piece."""
-
-    def stream(self, request):
-        (index,) = request.indices
-        completion = self.write(request, index)
-        yield from completion.text.split()
-        yield completion
-
-
-def test_what_is_watched_is_kept_and_not_written_again(tmp_path):
-    assert list(make(tmp_path).stream(Watched(), A)) == ["writer", "A", "0"]
-    writer = Watched()
-    assert list(make(tmp_path).stream(writer, A)) == []
-    assert texts(make(tmp_path, 1).completions(writer, A, 1)) == wanted(A, 0)
-    assert writer.asked == []
-
-
-def test_a_generator_that_shows_nothing_is_asked_later(tmp_path):
-    writer = Writer()
-    stage = make(tmp_path, 1)
-    assert list(stage.stream(writer, A)) == [] and writer.asked == []
-    assert texts(stage.completions(writer, A, 1)) == wanted(A, 0)
-
-
 def test_other_inputs_of_a_conftest_get_other_completions(tmp_path):
     for fingerprint in ("", "one", "two"):
         writer = Writer()

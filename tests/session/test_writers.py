@@ -11,19 +11,17 @@ from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.session.session import open_session
 
 NOTING = """
-import sys
+import os
 from pathlib import Path
 
 with Path(__file__).with_name("loaded.txt").open("a") as file:
-    file.write(f"{Path(sys.argv[0]).stem}\\n")
+    file.write(f"{os.getpid()}\\n")
 """
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core judges, and no other is left")
-@pytest.mark.parametrize(("names", "writes"), [("A", "judging_process"), ("AB", "writing_process")])
-def test_others_write_where_more_targets_are_expected_than_are_judged_side_by_side(
-    tmp_path, names, writes
-) -> None:
+@pytest.mark.parametrize("names", ["A", "AB"])
+def test_others_write_where_more_targets_are_expected_than_are_judged_side_by_side(tmp_path, names) -> None:
     path = tmp_path / "layers.py"
     path.write_text(NOTING + LAYERS.replace("class Scale", "class A"))
     if len(names) > 1:
@@ -37,6 +35,4 @@ def test_others_write_where_more_targets_are_expected_than_are_judged_side_by_si
             outcome = session.outcome(target, CandidateId("inductor", 0))
             assert outcome.verdict is not None and outcome.verdict.accepted, outcome.reason
     loaded = (tmp_path / "loaded.txt").read_text().split()
-    assert writes in loaded
-    assert "judging_process" in loaded
-    assert ("writing_process" in loaded) is (writes == "writing_process")
+    assert (len(set(loaded)) > 1) is (names == "AB"), "one judges, and another one writes"

@@ -44,17 +44,7 @@ class BothWays:
 
 
 def lower_both(joint: Joint, gpu: Gpu, variant: Variant, names: Mapping[str, str]) -> BothWays:
-    """Returns TorchInductor's output code for both passes.
-
-    Args:
-        joint: the module with its gradients; not changed.
-        gpu: the GPU that the code is for.
-        variant: how to compile it.
-        names: the name of each named dimension by its symbol in the graph.
-
-    Raises:
-        TraceError: TorchInductor cannot compile it.
-    """
+    """Returns TorchInductor's output code for both passes."""
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     with compiler(joint.graph, gpu, variant) as compiled:

@@ -33,11 +33,7 @@ class CaseTracer:
     """Exports one case of a target once and compiles it in several variants."""
 
     def __init__(self, live: LiveTarget, case: Case, gpu: Gpu) -> None:
-        """Exports the case, with dynamic named dimensions.
-
-        Raises:
-            TraceError: it cannot be exported.
-        """
+        """Exports the case, with dynamic named dimensions."""
         self.live = live
         self.gpu = gpu
         self.module = traceable_module(live, case)
@@ -56,11 +52,7 @@ class CaseTracer:
         return not what or FORMS[what].matches(traced)
 
     def section(self, variant: Variant) -> Section:
-        """Compiles the case in one variant.
-
-        Raises:
-            TraceError: TorchInductor cannot compile it.
-        """
+        """Compiles the case in one variant."""
         if _program(variant) in self.for_some_sizes:
             return self._at_own_sizes.section(variant)
         try:
@@ -71,7 +63,7 @@ class CaseTracer:
             self.for_some_sizes.add(_program(variant))
             return self._at_own_sizes.section(variant)
         source, scalars = free.source, free.scalars
-        for name in variant.applied:
+        for name in variant.forms:
             source = FORMS[name].finishes(source, self.case.domain, variant)
         pinned = {k: v for k, v in self.case.domain.attributes.items() if f"self.{k}" not in scalars.values()}
         case = dataclasses.replace(self.case, domain=dataclasses.replace(self.case.domain, attributes=pinned))

@@ -27,11 +27,6 @@ def fake_call(live: LiveTarget, case: Case, sizes: Mapping[str, int]) -> Call:
     """Returns the arguments of ``forward`` in a case, with tensors on the CPU that have no data.
 
     The user's callable is not called: the case says what it returns.
-
-    Args:
-        live: the target.
-        case: one of its cases.
-        sizes: the sizes of the case's named dimensions.
     """
     with FakeTensorMode():
         values = nested({name: _value(spec, sizes) for name, spec in case.domain.inputs.items()})
@@ -41,11 +36,7 @@ def fake_call(live: LiveTarget, case: Case, sizes: Mapping[str, int]) -> Call:
 
 
 def traceable_module(live: LiveTarget, case: Case) -> nn.Module:
-    """Builds a module on the CPU for tracing; a large one without data, if its constructor reads none.
-
-    Raises:
-        TargetError: the user's constructor fails.
-    """
+    """Builds a module on the CPU for tracing; a large one without data, if its constructor reads none."""
     specs = (spec for spec in case.domain.attributes.values() if isinstance(spec, TensorSpec))
     if sum(math.prod(int(n) for n in spec.shape) for spec in specs) > _LARGE:
         try:

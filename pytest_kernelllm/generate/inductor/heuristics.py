@@ -33,9 +33,6 @@ def configurations(source: str) -> dict[str, list[dict[str, int]]]:
     A configuration has block sizes (``XBLOCK``…) and ``num_warps``; that of a template, whose blocks are constants, ``num_warps``
     and ``num_stages``. Those of convolutions have none: with more warps than Inductor gives them, they were wrong in older
     versions of Triton.
-
-    Args:
-        source: output code as TorchInductor has just written it.
     """
     return {name: list(_configurations(text)) for name, text in _kernels(ast.parse(source))}
 

@@ -13,7 +13,7 @@ from torch.export.graph_signature import InputKind
 from torch.fx.graph import CodeGen
 from torch.utils import _pytree as pytree
 
-from pytest_kernelllm.generate.inductor.library import WholePads, decompositions
+from pytest_kernelllm.generate.inductor.library import decompositions
 from pytest_kernelllm.generate.inductor.literals import NumbersAsOperations
 from pytest_kernelllm.generate.inductor.trace import (
     TraceError,
@@ -61,9 +61,6 @@ def export_joint(
     AOTAutograd, because an exported program no longer has the user's own autograd functions and ``no_grad`` blocks.
 
     The arguments are those of ``trace.export``.
-
-    Raises:
-        TraceError: the module cannot be traced, or no autograd function can express it.
     """
     with quiet(), one_precision():
         program = exported_program(module, args, kwargs, dynamic)
@@ -103,7 +100,7 @@ def _traced(
         state = {str(s.target): given[i] for i, s in enumerate(specs) if s.kind in owned}
         leaves = [given[i] for i, s in enumerate(specs) if s.kind not in owned]
         args, kwargs = pytree.tree_unflatten(leaves, structure)
-        with WholePads(), NumbersAsOperations():
+        with NumbersAsOperations():
             found = torch.func.functional_call(module, state, args, kwargs, tie_weights=False)
         results = [leaf for leaf in pytree.tree_leaves(found) if isinstance(leaf, torch.Tensor)]
         returned.append([leaf.requires_grad for leaf in results])

@@ -19,7 +19,6 @@ import torch
 from torch._decomp import decomposition_table
 from torch._inductor.decomposition import select_decomp_table
 from torch.export import exported_program
-from torch.overrides import TorchFunctionMode
 
 _DECOMPOSE = {"ep", "cia_to_decomp", "python_decomp_table", "joint_loss_index", "decompose_custom_triton_ops"}
 _ATTENTION = torch.ops.aten.scaled_dot_product_attention.default
@@ -72,7 +71,7 @@ def decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedPr
     """Decomposes a program for TorchInductor, except for attention, which becomes an operation above."""
     aten = torch.ops.aten
     table = {key: value for key, value in decompositions().items() if key is not _ATTENTION}
-    kept = {_ATTENTION: _traced_attention, aten.pad.default: _padded}
+    kept = {_ATTENTION: _traced_attention}
     result: torch.export.ExportedProgram
     decompose = getattr(exported_program, "_decompose_exported_program", None)
     if decompose is None or inspect.signature(decompose).parameters.keys() != _DECOMPOSE:
@@ -125,34 +124,6 @@ def _traced_attention(
         given = (query, key, value, attn_mask, *args)
         return torch.ops.kernelllm.attention_by_position(*given, **kwargs).transpose(1, 2)
     return torch.ops.kernelllm.attention(query, key, value, attn_mask, *args, **kwargs)
-
-
-def _padded(x: torch.Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
-    """Pads circularly from whole parts; PyTorch's own way also copies corners before it has filled them."""
-    if mode != "circular":
-        return NotImplemented  # so PyTorch takes it apart itself
-    for place in range(len(pad) // 2):
-        axis, low, high = x.dim() - 1 - place, pad[2 * place], pad[2 * place + 1]
-        x = x.narrow(axis, max(-low, 0), x.shape[axis] + min(low, 0) + min(high, 0))
-        before, after = (
-            x.narrow(axis, x.shape[axis] - max(low, 0), max(low, 0)),
-            x.narrow(axis, 0, max(high, 0)),
-        )
-        x = torch.cat([before, x, after], axis)
-    return x
-
-
-class WholePads(TorchFunctionMode):
-    """Pads circularly as ``decomposed`` does, where a module is traced together with its gradients."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Calls a function of torch, or pads."""
-        kwargs = kwargs or {}
-        if func is torch.nn.functional.pad:
-            given = {"x" if name == "input" else name: value for name, value in kwargs.items()}
-            if (padded := _padded(*args, **given)) is not NotImplemented:
-                return padded
-        return func(*args, **kwargs)
 
 
 def keep_strides(graph: torch.fx.Graph) -> None:

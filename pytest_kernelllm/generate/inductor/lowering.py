@@ -23,7 +23,7 @@ from torch._inductor.graph import GraphLowering
 
 from pytest_kernelllm.generate.inductor.device import Gpu
 from pytest_kernelllm.generate.inductor.forms.convolutions import only_configuration
-from pytest_kernelllm.generate.inductor.forms.registry import named
+from pytest_kernelllm.generate.inductor.forms.registry import FORMS
 from pytest_kernelllm.generate.inductor.heuristics import configurations
 from pytest_kernelllm.generate.inductor.on_gpu import convolution_format, moved
 from pytest_kernelllm.generate.inductor.templates import chosen_templates
@@ -41,16 +41,7 @@ class Lowered:
 
 
 def lower(exported: Exported, gpu: Gpu, variant: Variant) -> Lowered:
-    """Returns TorchInductor's output code for an exported module.
-
-    Args:
-        exported: the module; not changed.
-        gpu: the GPU that the code is for.
-        variant: how to compile it.
-
-    Raises:
-        TraceError: TorchInductor cannot compile it.
-    """
+    """Returns TorchInductor's output code for an exported module."""
     with compiler(exported.graph, gpu, variant) as compiled:
         # In this order: the passes compute constants.
         return compiled(moved(simplified(exported.graph, gpu, variant)), is_inference=True)
@@ -62,9 +53,6 @@ def compiler(traced: torch.fx.GraphModule, gpu: Gpu, variant: Variant) -> Iterat
 
     That function takes a graph made from the traced one, on the GPU, and the options of ``compile_fx_inner``. A graph
     that returns its inputs only is refused unless it may be ``empty``.
-
-    Raises:
-        TraceError: TorchInductor cannot compile it.
     """
     from torch._guards import TracingContext, detect_fake_mode, tracing
 
@@ -253,9 +241,11 @@ def simplified(traced: torch.fx.GraphModule, gpu: Gpu, variant: Variant) -> torc
     forms."""
     from torch._inductor.fx_passes.joint_graph import joint_graph_passes
 
+    forms = [form for name, form in FORMS.items() if name in variant.forms]
     original = torch.fx.GraphModule(traced, copy.deepcopy(traced.graph))
-    for form in named(variant.applied, early=True):
-        form.writes(original, gpu, variant)
+    for form in forms:
+        if form.early:
+            form.writes(original, gpu, variant)
     graph = torch.fx.GraphModule(traced, copy.deepcopy(original.graph))
     joint_graph_passes(graph)
     if any("scaled_dot_product" in str(node.target) for node in graph.graph.nodes):
@@ -263,8 +253,9 @@ def simplified(traced: torch.fx.GraphModule, gpu: Gpu, variant: Variant) -> torc
         graph = torch.fx.GraphModule(traced, original.graph)
         with inductor_config.patch(pattern_matcher=False):
             joint_graph_passes(graph)
-    for form in named(variant.applied, early=False):
-        form.writes(graph, gpu, variant)
+    for form in forms:
+        if not form.early:
+            form.writes(graph, gpu, variant)
     return graph
 
 

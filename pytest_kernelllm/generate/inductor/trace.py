@@ -1,4 +1,7 @@
-"""Exports a module for one call as a graph of ATen operations, on the CPU, with or without a GPU in the machine."""
+"""Exports a module for one call as a graph of ATen operations, on the CPU, with or without a GPU in the machine.
+
+What cannot be traced, lowered or expressed is a ``TraceError``, here and in the modules beside.
+"""
 
 from __future__ import annotations
 
@@ -69,9 +72,6 @@ def export(
         args: the positional arguments of ``forward``, with tensors on the CPU.
         kwargs: the keyword arguments of ``forward``.
         dynamic: the dynamic shapes for ``torch.export`` by parameter name; None if every size is fixed.
-
-    Raises:
-        TraceError: the module cannot be exported, or no kernel module can express it.
     """
     with quiet(), one_precision():
         program = exported_program(module, args, kwargs, dynamic)
@@ -109,11 +109,7 @@ def one_precision() -> Iterator[None]:
 def exported_program(
     module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic: dict[str, Any] | None
 ) -> torch.export.ExportedProgram:
-    """Exports a module for one call, not decomposed; see ``export``.
-
-    Raises:
-        TraceError: the module cannot be exported.
-    """
+    """Exports a module for one call, not decomposed; see ``export``."""
     try:
         with torch.no_grad(), attention_in_order(), NumbersAsOperations():
             program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=dynamic, strict=False)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-_WINDOWS = "averages over windows"
 _DEPTHWISE = "depthwise convolutions"
 
 
@@ -38,11 +37,6 @@ class Variant:
     """Positions, channels and length of the blocks of templates for convolutions, and their stages."""
     channels_innermost: bool = False
     """Whether convolutions of many channels get inputs and weights copied with channels innermost."""
-
-    @property
-    def applied(self) -> tuple[str, ...]:
-        """The special forms in which it writes, with those in which every variant does."""
-        return (_WINDOWS, *self.forms)
 
 
 CONVOLUTION = "KERNEL_W : tl.constexpr"

@@ -39,13 +39,7 @@ def _template_steps(launch: Launch) -> Iterator[dict[str, int]]:
 
 
 def neighbours(section: Section, kernel: str, others: Iterable[Section]) -> Iterator[Section]:
-    """Yields sections in which one kernel is launched in another way.
-
-    Args:
-        section: to start from.
-        kernel: its name in the section's source.
-        others: sections whose configurations of this kernel are tried first.
-    """
+    """Yields sections in which one kernel is launched in another way."""
     launch = section.launches[kernel]
     for other in others:
         if other.source == section.source and kernel in other.launches:

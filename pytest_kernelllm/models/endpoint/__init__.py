@@ -1,4 +1,4 @@
-"""Language models behind servers: Hugging Face endpoints, TGI, and any server with OpenAI's API."""
+"""Language models behind servers: Hugging Face endpoints, and any server with OpenAI's API."""
 
 from __future__ import annotations
 

@@ -60,11 +60,7 @@ def in_background(
 
 
 async def aside(call: Callable[[], T], timeout: float) -> T:
-    """Runs a blocking ``call`` in a thread and returns its result; the thread is abandoned after the timeout.
-
-    Raises:
-        TimeoutError: after ``timeout`` seconds.
-    """
+    """Runs a blocking ``call`` in a thread and returns its result; the thread is abandoned after the timeout."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 

@@ -7,17 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pytest_kernelllm.models.endpoint.address import Address
-from pytest_kernelllm.models.endpoint.chat import Chat
 from pytest_kernelllm.models.endpoint.openai import DIALECTS, Dialect, OpenAi, Prices
-from pytest_kernelllm.models.endpoint.tgi import Tgi
-from pytest_kernelllm.models.endpoint.wire import Wire, number
-from pytest_kernelllm.models.protocol import continues_text
+from pytest_kernelllm.models.endpoint.wire import number
+from pytest_kernelllm.models.protocol import chats_with
 from pytest_kernelllm.web.faults import Fault
 from pytest_kernelllm.web.http import Http
 from pytest_kernelllm.web.retry import Retry
 
-Protocol = Literal["auto", "chat", "completions", "tgi"]
+Protocol = Literal["auto", "chat", "completions"]
 """What to speak to a server, see the setting ``protocol``."""
 
 REPOSITORY = r"[\w.-]+/[\w.-]+"
@@ -30,7 +27,7 @@ class Served:
 
     root: str
     """The address that the token is for."""
-    wire: Wire
+    wire: OpenAi
     model: str = ""
     """The model's repository, if the server reports it."""
     revision: str = ""
@@ -40,21 +37,12 @@ class Served:
 
 
 async def detect_protocol(
-    http: Http, root: str, model: str, retry: Retry, protocol: Protocol = "auto", repository: str = ""
+    http: Http, root: str, model: str, retry: Retry, protocol: Protocol, repository: str
 ) -> Served:
-    """Finds out which protocols the server at ``root`` offers, and chooses one.
+    """Finds out which routes the server at ``root`` has, and chooses one by ``protocol``, the model, and what there is.
 
-    Args:
-        http: a connection to it.
-        root: its address; a ``/v1`` at the end belongs to OpenAI's routes.
-        model: the name that the user gave, or ""; a server with a single model is asked for that one.
-        retry: waits for a server that is starting.
-        protocol: the one to use; ``auto`` goes by the model (``continues_text``) and by what the server has.
-        repository: the model that is served, where that is known.
-
-    Raises:
-        Fault: it uses no known protocol (the text contains its answers), refuses the token, cannot be reached,
-            or serves several models, none of which was named.
+    ``model`` is the name that the user gave, or ""; a server with a single model is asked for that one. ``repository`` is
+    what is served, where that is known.
     """
     answers: list[str] = []
 
@@ -70,125 +58,61 @@ async def detect_protocol(
     base = root.removesuffix("/v1")
     info = await ask(f"{base}/info")
     if isinstance(info, dict) and number(info, "max_total_tokens") and isinstance(info.get("model_id"), str):
-        return _tgi(root, base, info, repository or model, protocol)
+        served = info["model_id"]
+        chats = chats_with(protocol, _named(served, repository or model))
+        wire = openai(chats, f"{base}/v1", served, "tgi")
+        return Served(root, wire, served, str(info.get("model_sha") or ""))
     described = await ask(f"{base}/openapi.json")
     paths = described.get("paths") if isinstance(described, dict) else None
     routes = frozenset(paths) if isinstance(paths, dict) else frozenset[str]()
     # The list of models of `transformers serve` describes a cache, not what it serves, and fails without a cache.
     if {"/load_model", "/v1/completions"} <= routes:
-        chats = protocol == "chat" or (protocol == "auto" and not continues_text(repository or model))
-        return Served(root, _wire(chats, f"{base}/v1", model, "transformers"), model)
+        chats = chats_with(protocol, repository or model)
+        return Served(root, openai(chats, f"{base}/v1", model, "transformers"), model)
     for prefix in (f"{base}/v1", base):
         listed = await ask(f"{prefix}/models")
         if isinstance(listed, dict) and isinstance(listed.get("data"), list):
-            models = [entry for entry in listed["data"] if isinstance(entry, dict)]
-            return await _openai(http, root, prefix, models, model, repository or model, protocol, routes)
-    if protocol in ("chat", "completions"):  # some providers list no models
-        prefix = root if urlsplit(root).path else f"{root}/v1"
-        return Served(root, _wire(protocol == "chat", prefix, model), model)
-    raise Fault(
-        f"uses neither TGI's protocol nor OpenAI's: it {'; it '.join(answers) or 'answered with other JSON'}",
-        fatal=True,
-    )
-
-
-async def routed_chat(http: Http, root: str, address: Address, retry: Retry) -> Served:
-    """Returns how Hugging Face's router chats with a model, at one provider or at the one that it chooses.
-
-    Args:
-        http: a connection to the router.
-        root: its address, which ends in ``/v1``.
-        address: ``hf-model:OWNER/MODEL[:PROVIDER]``.
-        retry: repeats what fails in passing.
-
-    Raises:
-        Fault: no provider chats with this model, or the router does not answer.
-    """
-    listed = await retry(lambda: http.ask("GET", f"{root}/models"))
-    entries = listed.get("data") if isinstance(listed, dict) else None
-    entry = next((e for e in entries or () if isinstance(e, dict) and e.get("id") == address.name), {})
-    offers = [o for o in entry.get("providers") or () if isinstance(o, dict) and o.get("status") == "live"]
-    names = [str(offer.get("provider")) for offer in offers]
-    if address.provider:
-        offers = [offer for offer in offers if offer.get("provider") == address.provider]
-    if not offers:
-        known = f"; those that do: {', '.join(names)}" if names else ""
-        raise Fault(
-            f"has no {address.provider or 'provider'} that chats with {address.name}{known}", fatal=True
-        )
-    prices = None
-    if len(offers) == 1:  # else it is not known which of them answers
-        for_a_million = offers[0].get("pricing") or {}
-        prices = _prices(for_a_million, "input", "output", 1e6)
-    model = f"{address.name}:{address.provider}" if address.provider else address.name
-    return Served(root, _wire(True, root, model, prices=prices), address.name)
-
-
-def _tgi(root: str, base: str, info: dict[str, Any], model: str, protocol: Protocol) -> Served:
-    served, context = info["model_id"], number(info, "max_total_tokens")
-    revision = str(info.get("model_sha") or "")
-    if protocol in ("tgi", "auto") and (protocol == "tgi" or continues_text(_named(served, model))):
-        wire: Wire = Tgi(f"{base}/generate_stream", f"{base}/tokenize", context)
+            entries = [entry for entry in listed["data"] if isinstance(entry, dict)]
+            break
     else:
-        wire = _wire(protocol != "completions", f"{base}/v1", served, "tgi", context=context, many=False)
-    return Served(root, wire, served, revision)
-
-
-def _wire(chats: bool, prefix: str, model: str, dialect: Dialect = "other", **more: Any) -> OpenAi:
-    if chats:
-        return Chat(f"{prefix}/chat/completions", model, dialect, **more)
-    return OpenAi(f"{prefix}/completions", model, dialect, **more)
-
-
-async def _openai(
-    http: Http,
-    root: str,
-    prefix: str,
-    models: list[dict[str, Any]],
-    requested: str,
-    known_as: str,
-    protocol: Protocol,
-    routes: frozenset[str],
-) -> Served:
-    if protocol == "tgi":
-        raise Fault("does not speak TGI's protocol: set `protocol` to auto", fatal=True)
-    dialect: Dialect = "other"
-    for entry in models:
-        dialect = DIALECTS.get(str(entry.get("owned_by")), dialect)
-    names = [str(entry["id"]) for entry in models if entry.get("id")]
-    model = requested if requested in names or len(names) != 1 else names[0]
-    if len(names) > 1 and model not in names:
-        listed = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
-        raise Fault(
-            f"serves {listed}{f', but not {requested}' if requested else ''}: name one with `model`",
-            fatal=True,
-        )
-    entry = next((entry for entry in models if entry.get("id") == model), {})
-    meta = entry.get("meta") if isinstance(entry.get("meta"), dict) else {}
+        if protocol in ("chat", "completions"):  # some providers list no models
+            prefix = root if urlsplit(root).path else f"{root}/v1"
+            return Served(root, openai(protocol == "chat", prefix, model), model)
+        said = "; it ".join(answers) or "answered with other JSON"
+        raise Fault(f"does not speak OpenAI's protocol: it {said}", fatal=True)
+    entry = _entry(entries, model)
+    served = str(entry["id"]) if entry else model
     behind = str(entry.get("root") or "")  # vLLM: the repository that it loaded under that name
-    served = behind if re.fullmatch(REPOSITORY, behind) else model
-    base = root.removesuffix("/v1")
-    made = {
-        chats: _wire(
-            chats,
-            prefix,
-            model,
-            dialect,
-            tokenize=f"{base}/tokenize" if dialect in ("vllm", "sglang", "llamacpp") else "",
-            context=number(entry, "max_model_len", "context_length") or number(meta or {}, "n_ctx"),
-            prices=_prices(entry.get("pricing"), "prompt", "completion"),  # as OpenRouter lists them
-        )
-        for chats in (False, True)
-    }
-    if protocol != "auto":
-        return Served(root, made[protocol == "chat"], served)
-    preferred = made[not continues_text(_named(served, known_as))]
-    other = made[not preferred.chats]
-    # These have both; whoever is not known is asked.
-    known = dialect in ("vllm", "sglang", "llamacpp", "ollama")
-    if not known and not await _has(http, preferred, routes) and await _has(http, other, routes):
-        return Served(root, other, served)
-    return Served(root, preferred, served)
+    known_as = behind if re.fullmatch(REPOSITORY, behind) else served
+    owners = [DIALECTS[str(each.get("owned_by"))] for each in entries if each.get("owned_by") in DIALECTS]
+    dialect = owners[-1] if owners else "other"
+    prices = _prices(entry.get("pricing"))
+    chats = chats_with(protocol, _named(known_as, repository or model))
+    if (
+        protocol == "auto" and dialect == "other"
+    ):  # known ones have both routes; whoever is not known is asked
+        preferred, another = openai(chats, prefix, served), openai(not chats, prefix, served)
+        if not await _has(http, preferred, routes) and await _has(http, another, routes):
+            chats = not chats
+    return Served(root, openai(chats, prefix, served, dialect, prices), known_as)
+
+
+def openai(
+    chats: bool, prefix: str, model: str, dialect: Dialect = "other", prices: Prices | None = None
+) -> OpenAi:
+    """Returns OpenAI's protocol with the routes below ``prefix``."""
+    route = "chat/completions" if chats else "completions"
+    return OpenAi(f"{prefix}/{route}", model, chats, dialect, prices)
+
+
+def _entry(listed: list[dict[str, Any]], requested: str) -> dict[str, Any]:
+    """Returns the model to ask for, of those that a server lists; an empty entry if it lists none."""
+    by_name = {str(entry["id"]): entry for entry in listed if entry.get("id")}
+    if requested in by_name or len(by_name) < 2:
+        return by_name.get(requested) or next(iter(by_name.values()), {})
+    names = ", ".join([*by_name][:8]) + (", …" if len(by_name) > 8 else "")
+    other = f", but not {requested}" if requested else ""
+    raise Fault(f"serves {names}{other}: name one with `model`", fatal=True)
 
 
 def _named(served: str, requested: str) -> str:
@@ -207,9 +131,9 @@ async def _has(http: Http, wire: OpenAi, routes: frozenset[str]) -> bool:
     return True
 
 
-def _prices(listed: Any, prompt: str, answer: str, tokens: float = 1) -> Prices | None:
-    """Reads prices in US dollars for so many tokens; None if they are not stated."""
+def _prices(listed: Any) -> Prices | None:
+    """Reads prices in US dollars for a token, as OpenRouter lists them; None if they are not stated."""
     try:
-        return Prices(float(listed[prompt]) / tokens, float(listed[answer]) / tokens)
+        return Prices(float(listed["prompt"]), float(listed["completion"]))
     except (KeyError, TypeError, ValueError):
         return None

@@ -22,15 +22,7 @@ _NO_MODEL = re.compile(
 
 
 def refusal(asked: str, status: int, headers: Mapping[str, str], body: str, *, had_token: bool) -> Fault:
-    """The fault that an unsuccessful response stands for.
-
-    Args:
-        asked: method and path, ``POST /v1/completions``.
-        status: HTTP status, not 2xx.
-        headers: of the response, names in lower case.
-        body: its text, without secrets.
-        had_token: whether a token was sent.
-    """
+    """The fault that an unsuccessful response stands for."""
     reason = what_it_says(body)
     code = f"{status}: {reason}" if reason else f"{status} {_phrase(status)}".strip()
     pause = retry_after(headers.get("retry-after", ""))

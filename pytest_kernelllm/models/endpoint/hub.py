@@ -49,11 +49,7 @@ class HuggingFaceHub:
         self._progress = progress
 
     async def wake(self, address: Address) -> Location:
-        """Waits until an endpoint runs and returns where; one that is paused or scaled to zero is started.
-
-        Raises:
-            Fault: there is no endpoint of that name, it failed, or it was not ready in time.
-        """
+        """Waits until an endpoint runs and returns where; one that is paused or scaled to zero is started."""
         api = self._api()
         namespace = address.namespace or None
         # Passed again: the endpoint's later calls would otherwise use the token of the stored login.
@@ -90,17 +86,13 @@ class HuggingFaceHub:
             await self._call(endpoint.fetch)
         return Location(str(endpoint.url), endpoint.repository, endpoint.revision or "", price)
 
-    def router(self) -> Location:
-        """Returns where Hugging Face passes conversations on to providers.
-
-        Raises:
-            Fault: there is no token.
-        """
+    def router(self) -> str:
+        """Returns the address at which Hugging Face passes conversations on to providers."""
         from huggingface_hub import constants
 
         if self._token is None:
             raise Fault("requires a token: set HF_TOKEN or `hf auth login`", fatal=True)
-        return Location(constants.INFERENCE_PROXY_TEMPLATE.format(provider="v1"))
+        return str(constants.INFERENCE_PROXY_TEMPLATE.format(provider="v1"))
 
     async def _resume(self, endpoint: InferenceEndpoint) -> None:
         try:

@@ -17,14 +17,15 @@ from pytest_kernelllm.models.endpoint.address import Address, parse
 from pytest_kernelllm.models.endpoint.background import in_background
 from pytest_kernelllm.models.endpoint.faults import refusal
 from pytest_kernelllm.models.endpoint.tokens import find_token
-from pytest_kernelllm.models.protocol import Answer, Ask, Prompt, Sampling, continues_text
+from pytest_kernelllm.models.protocol import Answer, Ask, Prompt, Sampling, chats_with
 from pytest_kernelllm.web.faults import Fault
 from pytest_kernelllm.web.retry import AsyncClock, RequestLimits, Retry, SystemClock
 from pytest_kernelllm.web.secret import Secret
 
 if TYPE_CHECKING:
     from pytest_kernelllm.models.endpoint.connect import Protocol, Served
-    from pytest_kernelllm.models.endpoint.wire import Wire
+    from pytest_kernelllm.models.endpoint.openai import OpenAi
+    from pytest_kernelllm.models.endpoint.sampler import Sampler
     from pytest_kernelllm.web.http import Http
 
 T = TypeVar("T")
@@ -86,11 +87,9 @@ def open_endpoint(
 class EndpointModel:
     """A model behind a server (``LanguageModel``).
 
-    Reproducible are greedy answers (temperature 0) and, if the server honours ``seed``, samples that were requested
-    alone. Servers that return several samples per request (``n``) draw all of them with one seed, so these repeat
-    only if the same samples are requested together again. No server guarantees reproducibility across versions,
-    hardware or load, and ``transformers serve`` has one seed for all concurrent requests: there only
-    ``concurrency=1`` is reproducible.
+    Greedy answers (temperature 0) repeat, and samples if the server honours ``seed``: each is one request with a seed of its
+    own. No server guarantees that across versions, hardware or load, and ``transformers serve`` has one seed for all
+    concurrent requests: there only ``concurrency=1`` repeats.
     """
 
     name: str
@@ -118,9 +117,8 @@ class EndpointModel:
         self._progress = progress
         self._lock = threading.Lock()
         self._known: Served | None = None
-        self._spoken: Wire | None = None
-        """The server's protocol, once a request has used it."""
-        self._many = True
+        self._wire: OpenAi
+        """The server's protocol, without what it turned out not to take; set with ``_known``."""
         self.name = model or (address.name if address.kind == "hf-model" else address.shown)
         self.revision = ""
 
@@ -153,65 +151,21 @@ class EndpointModel:
         return None if script is None else template_of(script)
 
     def too_long(self, prompt: Prompt, sampling: Sampling) -> str | None:
-        """Explains why prompt and answer exceed the context, by the server's own count.
-
-        Returns:
-            A clause, or None if they fit or the server does not count.
-
-        Raises:
-            GenerateError: the server does not answer at all.
-        """
-        served = self._served()
-        question = served.wire.count(prompt)
-        if question is None:
-            return None
-
-        async def count(emit: Callable[[Any], None]) -> None:
-            async with self._http(served.root) as http:
-                try:
-                    emit(served.wire.counted(await http.ask("POST", *question)))
-                except (Fault, TypeError, AttributeError, KeyError):
-                    emit(None)
-
-        counted = self._one(count)
-        over = (
-            counted.tokens + sampling.max_new_tokens - counted.context if counted and counted.context else 0
-        )
-        if over <= 0:
-            return None
-        return (
-            f"the prompt has {counted.tokens} tokens and the answer may have {sampling.max_new_tokens}:"
-            f" {over} more than the {counted.context} that the model takes"
-        )
+        """Returns None: a server says itself that a prompt is too long."""
 
     def answers(self, asks: Sequence[Ask], sampling: Sampling) -> Iterator[Answer]:
         """Yields samples as they arrive, each retried within limits; failed ones state the reason.
-
-        For a sample that shared its request with others, ``tokens`` is exact if the server counts each, and
-        otherwise its share of the request's tokens by length of text.
 
         Raises:
             GenerateError: nothing arrived, for a reason that applies to every sample.
         """
         served = self._served()
 
-        async def sample(emit: Callable[[Answer], None]) -> None:
-            from pytest_kernelllm.models.endpoint.sampler import Sampler
-
-            async with self._http(served.root) as http:
-                shown, concurrency = self._address.shown, self._concurrency
-                sampler = Sampler(
-                    http, self._wire(), shown, sampling, concurrency, self._retry, emit, self._progress
-                )
-                sampler.many = sampler.many and self._many
-                try:
-                    await sampler.run(asks)
-                finally:
-                    self._many = self._many and sampler.many
-                    self._spoken = sampler.wire
+        async def sample(sampler: Sampler, emit: Callable[[Answer], None]) -> None:
+            await sampler.run(asks, self._concurrency, emit)
 
         last = self._retry.clock.now()
-        for answer in self._all(sample):
+        for answer in self._sampled(sampling, sample):
             now = self._retry.clock.now()
             yield answer if served.price is None else replace(answer, cost=served.price * (now - last) / 3600)
             last = now
@@ -222,15 +176,33 @@ class EndpointModel:
         Raises:
             GenerateError: the request fails, or the stream breaks off.
         """
+
+        async def write(sampler: Sampler, emit: Callable[[str], None]) -> None:
+            await sampler.stream(prompt, index, emit)
+
+        yield from self._sampled(sampling, write)
+
+    def _sampled(
+        self,
+        sampling: Sampling,
+        work: Callable[[Sampler, Callable[[T], None]], Coroutine[Any, Any, None]],
+    ) -> Iterator[T]:
+        """Yields what ``work`` emits of a sampler, and remembers what the server does not take."""
         served = self._served()
 
-        async def write(emit: Callable[[str], None]) -> None:
-            from pytest_kernelllm.models.endpoint.sampler import pour
+        async def produce(emit: Callable[[T], None]) -> None:
+            from pytest_kernelllm.models.endpoint.sampler import Sampler
 
             async with self._http(served.root) as http:
-                await pour(http, self._wire(), prompt, sampling, index, self._retry, emit)
+                sampler = Sampler(
+                    http, self._wire, self._address.shown, sampling, self._retry, self._progress
+                )
+                try:
+                    await work(sampler, emit)
+                finally:
+                    self._wire = sampler.wire
 
-        yield from self._all(write)
+        return self._all(produce)
 
     def release(self) -> None:
         """Does nothing: the memory is the server's."""
@@ -241,13 +213,11 @@ class EndpointModel:
     def _served(self) -> Served:
         with self._lock:
             if self._known is None:
-                self._known = self._one(self._connect)
+                self._known = next(self._all(self._connect))
+                self._wire = self._known.wire
                 self.revision = self._known.revision
                 self._learn_name(self._known.model)
             return self._known
-
-    def _wire(self) -> Wire:
-        return self._spoken or self._served().wire
 
     def _learn_name(self, reported: str) -> None:
         # A server that was started with a folder reports the folder, which does not identify the model.
@@ -260,22 +230,21 @@ class EndpointModel:
         self.name = reported
 
     async def _connect(self, emit: Callable[[Served], None]) -> None:
-        from pytest_kernelllm.models.endpoint.connect import Served, detect_protocol, routed_chat
+        from pytest_kernelllm.models.endpoint.connect import Served, detect_protocol, openai
         from pytest_kernelllm.models.endpoint.hub import HuggingFaceHub, Location
 
         address, place = self._address, Location(self._address.url)
         hub = HuggingFaceHub(self._token, self._retry.limits, self._retry.clock, self._progress)
-        chats = self._protocol == "chat" or (self._protocol == "auto" and not continues_text(address.name))
         if address.kind == "hf-model":
-            if not chats:
+            if not chats_with(self._protocol, address.name):
                 raise Fault(
                     f"has no provider that completes text with {address.name}: deploy it as an endpoint of your own (hf:NAME),"
                     " serve it yourself, or set `protocol` to chat",
                     fatal=True,
                 )
-            place = hub.router()
-            async with self._http(place.url) as http:
-                emit(await routed_chat(http, place.url, address, self._retry))
+            url = hub.router()
+            model = f"{address.name}:{address.provider}" if address.provider else address.name
+            emit(Served(url, openai(True, url, model), address.name))
             return
         if address.kind == "hf":
             place = await hub.wake(address)
@@ -308,7 +277,3 @@ class EndpointModel:
                 if isinstance(item, GenerateError):
                     raise item
                 yield item
-
-    def _one(self, produce: Callable[[Callable[[T], None]], Coroutine[Any, Any, None]]) -> T:
-        with closing(self._all(produce)) as items:
-            return next(items)

@@ -1,4 +1,4 @@
-"""OpenAI's ``/v1/completions`` as implemented by vLLM, SGLang, llama.cpp, ``transformers serve`` and others."""
+"""OpenAI's ``/v1/completions`` and ``/v1/chat/completions`` as implemented by vLLM, SGLang, llama.cpp, providers and others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
-from pytest_kernelllm.models.endpoint.wire import Count, Piece, number
+from pytest_kernelllm.models.endpoint.wire import Piece, number
 from pytest_kernelllm.models.protocol import Prompt, Sampling, text_of
 from pytest_kernelllm.web.answers import what_it_says
 from pytest_kernelllm.web.faults import Fault
@@ -51,56 +51,59 @@ class Prices:
 
 @dataclass(frozen=True)
 class OpenAi:
-    """Completions on one server (``wire.Wire``)."""
+    """Completions or conversations on one server. No tools are offered."""
 
     url: str
     model: str
     """Empty: the server has only one, and requests do not name it."""
+    chats: bool
     dialect: Dialect = "other"
-    tokenize: str = ""
-    context: int = 0
-    many: bool = True
     prices: Prices | None = None
     left_out: frozenset[str] = frozenset()
     """Parameters that the server does not take."""
 
-    @property
-    def chats(self) -> bool:
-        """Whether prompts are conversations."""
-        return False
-
-    def body(self, prompt: Prompt, sampling: Sampling, n: int, seed: int) -> dict[str, Any]:
+    def body(self, prompt: Prompt, sampling: Sampling, seed: int) -> dict[str, Any]:
         """Returns the body with every value, including those that switch something off.
 
         Servers replace missing values by their own defaults (llama.cpp: top_k 40, min_p 0.05) or by those of the
         model's repository (vLLM, SGLang).
         """
-        body: dict[str, Any] = {"model": self.model} if self.model else {}
-        body |= self._prompt(prompt) | {"seed": seed, "stream": True} | ({"n": n} if n > 1 else {})
-        body |= {self._limit: sampling.max_new_tokens} | self._drawing(sampling)
+        # OpenAI's newer name includes reasoning, and its newer models refuse the older one. Local servers know that.
+        newer = self.chats and self.dialect == "other" and "max_completion_tokens" not in self.left_out
+        limit = "max_completion_tokens" if newer else "max_tokens"
+        body = {"model": self.model} if self.model else {}
+        body |= self._prompt(prompt) | {"seed": seed, "stream": True, limit: sampling.max_new_tokens}
+        body |= self._drawing(sampling)
         return {name: value for name, value in body.items() if name not in self.left_out}
 
-    def pieces(self, event: Any) -> Iterator[Piece]:
-        """Yields text of some samples, at the end of a sample why it ended, and token counts if present."""
+    def pieces(self, event: Any) -> list[Piece]:
+        """Returns text, at the end why it ended, and token counts if present.
+
+        Raises:
+            Fault: the event reports an error, or does not follow the protocol.
+        """
+        try:
+            pieces = list(self._read(event))
+            if not all(isinstance(text, str) for each in pieces for text in (each.text, each.reasoning)):
+                raise TypeError("a text is of another type")
+            return pieces
+        except (TypeError, KeyError, ValueError, AttributeError, IndexError):
+            raise Fault("sent JSON that does not follow its protocol", retryable=True) from None
+
+    def _read(self, event: Any) -> Iterator[Piece]:
         if event.get("error"):
-            raise Fault(
-                f"failed in the middle of an answer ({what_it_says(json.dumps(event))})", retryable=True
-            )
+            said = what_it_says(json.dumps(event))
+            raise Fault(f"failed in the middle of an answer ({said})", retryable=True)
+        for choice in event.get("choices") or ():
+            if number(choice, "index") == 0:
+                yield (
+                    _spoken(choice) if self.chats else Piece(choice.get("text") or "", finish=_finish(choice))
+                )
         usage = event.get("usage") or {}
         tokens, prompt_tokens = number(usage, "completion_tokens"), number(usage, "prompt_tokens")
-        choices = event.get("choices") or []
-        each = len(choices) == 1 and self.counts_each
-        for choice in choices:
-            piece = self._piece(choice)
-            yield replace(piece, tokens=tokens if each else 0, prompt_tokens=prompt_tokens)
-        if usage and not each:
+        if usage:
             cost = self._cost(usage, prompt_tokens, tokens)
-            yield Piece(choice=None, tokens=tokens, prompt_tokens=prompt_tokens, cost=cost)
-
-    @property
-    def counts_each(self) -> bool:
-        """Whether the token count beside a sample's text is the sample's, not the request's."""
-        return self.dialect in ("vllm", "sglang", "transformers")
+            yield Piece(tokens=tokens, prompt_tokens=prompt_tokens, cost=cost)
 
     def without(self, reason: str, body: Mapping[str, Any]) -> tuple[Self, str] | None:
         """Returns this protocol without the parameter that a server does not take, and that parameter's name."""
@@ -109,47 +112,27 @@ class OpenAi:
             return None
         return replace(self, left_out=self.left_out | {found[1]}), found[1]
 
-    def count(self, prompt: Prompt) -> tuple[str, dict[str, Any]] | None:
-        """vLLM, SGLang and llama.cpp have the same route; each reads its own names in the body."""
-        if not self.tokenize:
-            return None
-        text = text_of(prompt)
-        body = {"model": self.model, "prompt": text, "add_special_tokens": True}
-        return self.tokenize, body | {"content": text, "add_special": True}
-
-    def counted(self, reply: Any) -> Count | None:
-        """Reads a count, or a list with an entry per token."""
-        tokens = number(reply, "count") or len(reply.get("tokens") or ())
-        return Count(tokens, number(reply, "max_model_len") or self.context) if tokens else None
-
-    @property
-    def _limit(self) -> str:
-        """The parameter that limits an answer's length."""
-        return "max_tokens"
-
     def _prompt(self, prompt: Prompt) -> dict[str, Any]:
-        return {"prompt": text_of(prompt)}
-
-    def _piece(self, choice: Mapping[str, Any]) -> Piece:
-        finish = choice.get("finish_reason")
-        return Piece(
-            choice=number(choice, "index"),
-            text=choice.get("text") or "",
-            finish=None if finish is None else "length" if finish == "length" else "stop",
-        )
+        if not self.chats:
+            return {"prompt": text_of(prompt)}
+        if isinstance(prompt, str):
+            return {"messages": [{"role": "user", "content": prompt}]}
+        return {"messages": [{"role": message.role, "content": message.text} for message in prompt]}
 
     def _drawing(self, sampling: Sampling) -> dict[str, Any]:
         """Returns how tokens are drawn, and that they are to be counted."""
         if self.dialect == "transformers":
             # It refuses unknown fields, and samples only with a complete configuration.
-            return {"generation_config": json.dumps(_generation_config(sampling))}
-        drawing: dict[str, Any] = {"temperature": sampling.temperature, "top_p": sampling.top_p}
-        if self.dialect in ("vllm", "sglang"):
-            counting = {"include_usage": True, "continuous_usage_stats": True}
-            return drawing | {"top_k": sampling.top_k or -1, "min_p": 0.0, "stream_options": counting}
+            names = ("temperature", "top_p", "top_k") if sampling.temperature else ()
+            drawing: dict[str, Any] = {name: getattr(sampling, name) for name in names}
+            drawing |= {"do_sample": bool(names), "max_new_tokens": sampling.max_new_tokens}
+            return {"generation_config": json.dumps(drawing)}
+        drawing = {"temperature": sampling.temperature, "top_p": sampling.top_p}
         if self.dialect == "tgi" and sampling.top_p == 1:  # it refuses values that switch something off
             del drawing["top_p"]
-        drawing |= {"top_k": sampling.top_k, "min_p": 0.0} if self.dialect == "llamacpp" else {}
+        if self.dialect in ("vllm", "sglang", "llamacpp"):
+            off = 0 if self.dialect == "llamacpp" else -1
+            drawing |= {"top_k": sampling.top_k or off, "min_p": 0.0}
         drawing |= {"top_k": sampling.top_k} if self.dialect == "other" and sampling.top_k else {}
         return drawing | {"stream_options": {"include_usage": True}}
 
@@ -162,13 +145,33 @@ class OpenAi:
         return self.prices.prompt * prompt_tokens + self.prices.answer * tokens
 
 
-def _generation_config(sampling: Sampling) -> dict[str, Any]:
-    if sampling.temperature == 0:
-        return {"do_sample": False, "max_new_tokens": sampling.max_new_tokens}
-    return {
-        "do_sample": True,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "top_k": sampling.top_k,
-        "max_new_tokens": sampling.max_new_tokens,
-    }
+def _finish(choice: Mapping[str, Any]) -> Literal["length", "stop"] | None:
+    finish = choice.get("finish_reason")
+    return None if finish is None else "length" if finish == "length" else "stop"
+
+
+def _spoken(choice: Mapping[str, Any]) -> Piece:
+    """Reads a part of a conversation's next turn."""
+    message = choice.get("delta") or choice.get("message") or {}
+    text, reasoning = _texts(message.get("content"))
+    reasoning = message.get("reasoning_content") or message.get("reasoning") or reasoning
+    note = _note(message, choice.get("finish_reason"))
+    return Piece(text=text, reasoning=reasoning, finish=_finish(choice), note=note)
+
+
+def _texts(content: Any) -> tuple[str, str]:
+    """Returns text and reasoning of a message's content, which some providers give in parts."""
+    if not isinstance(content, list):
+        return content or "", ""
+    parts = [part for part in content if isinstance(part, dict)]
+    text = "".join(str(part.get("text") or "") for part in parts if part.get("type") == "text")
+    thoughts = (_texts(part.get("thinking"))[0] for part in parts if part.get("type") == "thinking")
+    return text, "".join(thoughts)
+
+
+def _note(message: Mapping[str, Any], finish: Any) -> str:
+    if message.get("tool_calls") or message.get("function_call") or finish in ("tool_calls", "function_call"):
+        return "the model called a tool, and none was offered"
+    if message.get("refusal"):
+        return "the model refuses to answer"
+    return "the server's content filter stopped the answer" if finish == "content_filter" else ""

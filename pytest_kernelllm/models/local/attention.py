@@ -57,9 +57,6 @@ def slots_attention(
 
     Returns:
         The output ``[rows, tokens, heads, width]``, and None for the weights.
-
-    Raises:
-        GenerateError: the model needs another kind of attention, or does not pass ``lengths`` on.
     """
     other = [name for name in _OTHER_KINDS if kwargs.get(name) is not None]
     if other or (lengths is None and query.shape[2] != key.shape[2]):

@@ -55,7 +55,7 @@ class DecodeState:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class _Snapshot:
     """A copy of the rows after a chunk of steps; call ``wait`` before reading it."""
 
     row_of: dict[int, int]
@@ -129,13 +129,13 @@ class Decoder:
         waiting = deque(range(len(jobs)))
         row_of: dict[int, int] = {}
         free = list(range(len(self._tokens)))
-        snapshots: deque[Snapshot] = deque()
+        snapshots: deque[_Snapshot] = deque()
         while waiting or row_of:
             with _one_thread() if self._small else contextlib.nullcontext():
                 while waiting and free:
                     row_of |= self._admit(jobs, waiting, free)
                 for _ in range(self._chunk):
-                    self._advance()
+                    self._step() if self._graph is None else self._graph.replay()
             snapshots.append(self._copy(row_of))
             if len(snapshots) <= self._behind:
                 continue
@@ -153,17 +153,17 @@ class Decoder:
                     self._positions[row] = 0
                 yield state
 
-    def _copy(self, row_of: Mapping[int, int]) -> Snapshot:
+    def _copy(self, row_of: Mapping[int, int]) -> _Snapshot:
         """Copies the rows as they are after the steps so far, without waiting for these."""
         counts, out = self._counts, self._out
         if not counts.is_cuda:
-            return Snapshot(dict(row_of), counts.clone(), out.clone(), lambda: None)
+            return _Snapshot(dict(row_of), counts.clone(), out.clone(), lambda: None)
         pinned = [torch.empty_like(t, device="cpu", pin_memory=True) for t in (counts, out)]
         for target, source in zip(pinned, (counts, out), strict=True):
             target.copy_(source, non_blocking=True)
         done = torch.cuda.Event()
         done.record(torch.cuda.current_stream(counts.device))
-        return Snapshot(dict(row_of), pinned[0], pinned[1], done.synchronize)
+        return _Snapshot(dict(row_of), pinned[0], pinned[1], done.synchronize)
 
     def _assess(self, job: int, tokens: list[int], stop: Callable[[list[int]], int | None]) -> DecodeState:
         spent = len(tokens)
@@ -216,21 +216,11 @@ class Decoder:
         self._cache = make_slots(read, len(self._tokens), self._length, self._positions)
         if self._use_graph:
             with torch.cuda.device(self._tokens.device):
-                self._graph = self._capture()
-
-    def _capture(self) -> torch.cuda.CUDAGraph:
-        # No row is active yet, so these steps change nothing.
-        warm_up(self._step, times=2)
-        graph = torch.cuda.CUDAGraph()
-        with capture(graph, errors="thread_local"):
-            self._step()
-        return graph
-
-    def _advance(self) -> None:
-        if self._graph is not None:
-            self._graph.replay()
-        else:
-            self._step()
+                # No row is active yet, so these steps change nothing.
+                warm_up(self._step, times=2)
+                self._graph = torch.cuda.CUDAGraph()
+                with capture(self._graph, errors="thread_local"):
+                    self._step()
 
     def _step(self) -> None:
         """Draws one more token for every row; inactive rows write to a column that is never read."""

@@ -1,4 +1,7 @@
-"""Finds a model's files in a folder or in Hugging Face's cache, or downloads them. Imports neither torch nor transformers."""
+"""Finds a model's files in a folder or in Hugging Face's cache, or downloads them. Imports neither torch nor transformers.
+
+What is missing or damaged is a ``GenerateError``: one sentence that says why and what to do.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ import hashlib
 import importlib.util
 import json
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,11 +49,7 @@ class ModelFiles:
         return script.read_text(encoding="utf-8", errors="replace") if script.is_file() else None
 
     def weights(self) -> list[Path]:
-        """Lists the safetensors files to load: those in the index, if there is one.
-
-        Raises:
-            GenerateError: there are none.
-        """
+        """Lists the safetensors files to load: those in the index, if there is one."""
         indexed = _indexed(self.folder)
         found = sorted(self.folder / name for name in indexed or _weight_files(self.folder))
         if not found:
@@ -62,15 +60,7 @@ class ModelFiles:
         return found
 
     def weight_bytes(self, dtype: str, quantization: str) -> int:
-        """Returns the bytes of memory that the weights need.
-
-        Args:
-            dtype: ``auto`` (the dtype in the model's config, else the stored one) or a dtype's name.
-            quantization: ``none``, ``8bit`` or ``4bit``.
-
-        Raises:
-            GenerateError: there are no weights, or a file is cut off.
-        """
+        """Returns the bytes of memory that the weights need."""
         if dtype == "auto":
             dtype = _own_dtype(self.folder)
         total = 0.0
@@ -120,10 +110,13 @@ def find_cached(model: str, revision: str) -> ModelFiles | None:
 
 def why_unusable(model: str, revision: str, dtype: str, quantization: str, free: int) -> str:
     """Says why a model cannot be used at once in ``free`` bytes of GPU memory; empty if it can."""
-    if folder_of(model) is None and not _cache_folder(model).is_dir():
-        return f"{model} is not in the cache"  # known without importing anything
     if importlib.util.find_spec("transformers") is None:
         return "transformers, which a local model needs, is not installed"
+    from huggingface_hub import constants
+
+    cached = Path(constants.HF_HUB_CACHE) / f"models--{model.replace('/', '--')}"
+    if folder_of(model) is None and not cached.is_dir():
+        return f"{model} is not in the cache"
     try:
         files = find_cached(model, revision)
         if files is None:
@@ -134,15 +127,6 @@ def why_unusable(model: str, revision: str, dtype: str, quantization: str, free:
     if needed > free:
         return f"{model} needs {needed / 2**30:.1f} GiB of GPU memory and {free / 2**30:.1f} are free"
     return ""
-
-
-def _cache_folder(model: str) -> Path:
-    """Returns the folder in which huggingface_hub keeps a model, by the environment variables that it reads."""
-    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
-    home = os.environ.get("HF_HOME", f"{cache}/huggingface")
-    legacy = os.environ.get("HUGGINGFACE_HUB_CACHE", f"{home}/hub")
-    hub = os.path.expandvars(os.environ.get("HF_HUB_CACHE", legacy))
-    return Path(hub).expanduser() / f"models--{model.replace('/', '--')}"
 
 
 def _snapshot(model: str, revision: str, *, local_files_only: bool = False) -> ModelFiles:
@@ -204,16 +188,7 @@ def _own_dtype(folder: Path) -> str:
 
 
 def fetch(model: str, revision: str, progress: Callable[[str], None]) -> ModelFiles:
-    """Returns the model's files; downloads them from the Hub if they are not in its cache.
-
-    Args:
-        model: ``owner/name`` on the Hub, or a folder.
-        revision: commit hash, branch or tag; empty for ``main``.
-        progress: called once if something has to be downloaded; huggingface_hub shows its own progress bars.
-
-    Raises:
-        GenerateError: the files are not available; one sentence says why and what to do.
-    """
+    """Returns the model's files; downloads them from the Hub if they are not in its cache."""
     if found := find_cached(model, revision):
         return found
     named = f"{model}@{revision}" if revision else model

@@ -1,4 +1,7 @@
-"""Loads a model from its files: safetensors only, none of the model's own code, and only if it fits into memory."""
+"""Loads a model from its files: safetensors only, none of the model's own code, and only if it fits into memory.
+
+Whatever else there is, is a ``GenerateError`` with one sentence.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import torch
 
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.models.local.files import SPARE, ModelFiles, in_short
-from pytest_kernelllm.models.local.fuse import fuse
+from pytest_kernelllm.models.local.norms import replace_norms
 
 GIB = 1 << 30
 
@@ -38,11 +41,7 @@ class Loaded:
 
 
 def load_tokenizer(files: ModelFiles) -> Any:
-    """Loads the model's tokenizer.
-
-    Raises:
-        GenerateError: there is none, or it cannot be read.
-    """
+    """Loads the model's tokenizer."""
     from transformers import AutoTokenizer
 
     try:
@@ -53,11 +52,7 @@ def load_tokenizer(files: ModelFiles) -> Any:
 
 
 def load_config(files: ModelFiles) -> Any:
-    """Loads the model's configuration.
-
-    Raises:
-        GenerateError: there is none, or it needs code of its own.
-    """
+    """Loads the model's configuration."""
     from transformers import AutoConfig
 
     try:
@@ -67,11 +62,7 @@ def load_config(files: ModelFiles) -> Any:
 
 
 def load_model(files: ModelFiles, options: LoadOptions, tokenizer: Any) -> Loaded:
-    """Loads a causal language model onto one GPU, several GPUs or the CPU.
-
-    Raises:
-        GenerateError: the model needs code of its own, is not supported, does not fit, or is damaged.
-    """
+    """Loads a causal language model onto one GPU, several GPUs or the CPU."""
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM
 
@@ -119,7 +110,7 @@ def load_model(files: ModelFiles, options: LoadOptions, tokenizer: Any) -> Loade
     graph = len(devices) == 1 and not on_cpu and options.quantization != "8bit"
     model.eval()
     if graph:
-        fuse(model)
+        replace_norms(model)
     return Loaded(model, tokenizer, graph)
 
 

@@ -25,9 +25,6 @@ def stop_after_answer(decode: Callable[[Sequence[int]], str]) -> Callable[[list[
     """Returns the ``stop`` function for ``Decoder.run``: how many tokens count once a text is complete, else None.
 
     Its result for a text is the same for every longer one, so it does not matter how often it is called.
-
-    Args:
-        decode: turns token ids into text.
     """
 
     def stop(tokens: list[int]) -> int | None:

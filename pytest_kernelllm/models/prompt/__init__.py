@@ -1,9 +1,7 @@
-"""Writes the prompt for a language model from a live target.
+"""Writes the prompt for a language model from a live target; only a call of ``standalone`` imports PyTorch.
 
-A model that was trained to write kernels gets one self-contained module in KernelBench's form: ``Model``,
-``get_inputs()`` and ``get_init_inputs()``. ``standalone`` writes that module and ``fill`` puts it into a
-template; ``chat_task`` writes the text for models that are chatted with. The package is cheap to import: only
-a call of ``standalone`` imports PyTorch.
+A model that was trained to write kernels gets one self-contained module in KernelBench's form, put into a template (``fill``);
+``chat_task`` writes the text for models that are chatted with.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_kernelllm.models.prompt.chat import CHAT_VERSION, SYSTEM, chat_task, situation_of
-from pytest_kernelllm.models.prompt.errors import PromptError
+from pytest_kernelllm.models.prompt.files import PromptError
 from pytest_kernelllm.models.prompt.template import PROMPT_VERSION, TEMPLATE, fill, template_of
 
 if TYPE_CHECKING:
@@ -31,7 +29,6 @@ __all__ = [
     "standalone",
     "template_of",
 ]
-
 
 LENGTHS = (60, 0)
 """How many lines may come along with a name that a module imports, from the best prompt to the shortest one."""
@@ -53,6 +50,6 @@ def standalone(live: LiveTarget, case: Case, longest: int = LENGTHS[0]) -> str:
     Raises:
         PromptError: there is no source to show; the message names the target, what it is and what to do.
     """
-    from pytest_kernelllm.models.prompt.assemble import standalone
+    from pytest_kernelllm.models.prompt.assemble import written
 
-    return standalone(live, case, longest)
+    return written(live, case, longest)

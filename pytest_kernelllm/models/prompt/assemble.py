@@ -11,8 +11,7 @@ from kernelllm_judge.core.records import Case
 from kernelllm_judge.core.syntax import rename
 from kernelllm_judge.target.errors import TargetError
 from kernelllm_judge.target.live import LiveTarget
-from pytest_kernelllm.models.prompt.errors import PromptError
-from pytest_kernelllm.models.prompt.files import File, read_file
+from pytest_kernelllm.models.prompt.files import PromptError, read_file
 from pytest_kernelllm.models.prompt.inputs import constructor_values, init_inputs, inputs, words_of
 from pytest_kernelllm.models.prompt.program import Part, Program
 from pytest_kernelllm.models.prompt.shorten import positional
@@ -23,7 +22,7 @@ _MOST_PARTS = 40
 """Of a module with more lines when printed, the parts are not listed."""
 
 
-def standalone(live: LiveTarget, case: Case, longest: int) -> str:
+def written(live: LiveTarget, case: Case, longest: int) -> str:
     """Writes a module with ``Model``, ``get_inputs`` and ``get_init_inputs``; see the package's ``standalone``."""
     where = f"{live.target.path}: {live.target.name}"
     try:
@@ -39,24 +38,21 @@ def _text(live: LiveTarget, case: Case, longest: int) -> str:
     own = read_file(live.cls.__module__)
     if own is None or name not in own.binds:
         raise PromptError("its class has no source file; write it in a module")
-    meant = {n: own.namespace[n] for n in (*own.binds, *own.imports) if n in own.namespace}
-    mentioned, files = frozenset[str](), dict[str, File | None]({own.name: own})
-    too_long: set[tuple[str, str]] = set()
+    mentioned = frozenset[str]()
     while True:  # a method that is kept may mention others
-        program = Program(files, own.name, too_long, mentioned, longest, values=dict(meant))
-        program.follow(own.name, name)
+        program = Program(own, mentioned, longest)
+        program.follow(name)
         init = init_inputs(values, program.reads, program.refer)
         found = mentioned | program.words() | words_of(values.values())
         if found == mentioned:
             break
         mentioned = found
-    names, made = inputs(live, case, program.refer)
-    passed = {"__init__": list(values), "forward": names}
-    parts = _renamed(program.in_order(), name, passed)
+    made = ", ".join(inputs(live, case, program.refer))
+    parts = _renamed(program.parts, name)
     whole = "..." not in init and not any(part.comment for part in parts)
     notes = _notes(live.build(case), case, program, whole)
     functions = [
-        Part(ast.parse(f"def get_inputs():\n    return [{', '.join(made)}]").body[0], notes),
+        Part(ast.parse(f"def get_inputs():\n    return [{made}]").body[0], notes),
         Part(ast.parse(f"def get_init_inputs():\n    return {init}").body[0]),
     ]
     return _laid_out(set(program.imports.values()), [*parts, *functions])
@@ -71,15 +67,15 @@ def _name(cls: type[nn.Module]) -> str:
     return cls.__name__ if cls.__name__ in found else found[0]
 
 
-def _renamed(parts: list[Part], name: str, passed: dict[str, list[str]]) -> list[Part]:
+def _renamed(parts: list[Part], name: str) -> list[Part]:
     """Calls a class ``Model``, and what had a name with a meaning in this form otherwise."""
     names = {taken: f"{taken}_" for taken in _RESERVED} | {name: "Model"}
     for part in parts:
         node = part.node
         if isinstance(node, ast.ClassDef) and node.name == name:
             for method in node.body:
-                if isinstance(method, ast.FunctionDef) and method.name in passed:
-                    positional(method.args, passed[method.name])
+                if isinstance(method, ast.FunctionDef) and method.name in ("__init__", "forward"):
+                    positional(method.args)
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
             node.name = names.get(node.name, node.name)
         rename(node, names)

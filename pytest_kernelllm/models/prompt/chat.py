@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kernelllm_judge.core.records import Case, TensorSpec
 
-CHAT_VERSION = 2
+CHAT_VERSION = 3
 """Raised whenever the conversation for an unchanged target changes; stored completions are looked up by it."""
 
 SYSTEM = """You are an expert in GPU kernels in Triton. You get a PyTorch module and write a replacement for it that computes \
@@ -41,22 +41,12 @@ files or CUDA graphs.
 
 
 def chat_task(code: str, situation: str = "") -> str:
-    """Returns what a general model is asked.
-
-    Args:
-        code: a self-contained module that defines ``Model``.
-        situation: sentences from ``situation_of``; empty if nothing more is known than the code.
-    """
+    """Returns what a general model is asked."""
     return _TASK.replace("{situation}", f"{situation}\n\n" if situation else "").replace("{code}", code)
 
 
 def situation_of(cases: Sequence[Case], gpu: str) -> str:
-    """Returns how a module is called, with shapes and dtypes, and where.
-
-    Args:
-        cases: all that the answer has to support.
-        gpu: what the kernels run on, such as ``NVIDIA H100 80GB HBM3 (sm_90)``.
-    """
+    """Returns how a module is called, with shapes and dtypes, and where."""
     lines = [f"It runs on {gpu}. It is called in {'this way' if len(cases) == 1 else 'these ways'}:"]
     return "\n".join([*lines, "", *map(_case, cases)])
 

@@ -65,10 +65,6 @@ def feedback(attempt: Attempt, sizes: Mapping[str, Mapping[str, int]]) -> str:
 
     Nothing that a candidate could put there itself is stated about a call at sizes that the judge drew: no values,
     messages or lines. Such a text could carry the sizes.
-
-    Args:
-        attempt: an answer with the verdict on it.
-        sizes: the declared size of each named dimension, by the names of the target's cases.
     """
     verdict = attempt.verdict
     if verdict is None:

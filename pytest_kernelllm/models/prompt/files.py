@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import importlib.util
 import inspect
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from kernelllm_judge.core.syntax import Import, chain_of
+from kernelllm_judge.core.syntax import chain_of
 from kernelllm_runtime.source.names import module_names
 from kernelllm_runtime.source.syntax import parse
 
@@ -26,6 +25,10 @@ _INSTALLED = frozenset(("site-packages", "dist-packages"))
 _OURS = ("kernelllm_runtime", "kernelllm_judge", "pytest_kernelllm")
 
 
+class PromptError(Exception):
+    """Raised if a target has no prompt; one sentence names the target, what cannot be shown and what to do."""
+
+
 @dataclass(frozen=True)
 class File:
     """The source of a live module."""
@@ -34,47 +37,29 @@ class File:
     namespace: Mapping[str, Any]
     body: tuple[ast.stmt, ...]
     binds: Mapping[str, tuple[int, ...]]
-    """The positions in ``body`` of the statements that give a name its value, or change it, by name."""
-    imports: Mapping[str, tuple[int, Import]]
-    """Names that are imported: the position of the statement, and what is imported from where."""
-
-    dotted: frozenset[str] = frozenset()
-    """The ``a.b.c`` of every ``import a.b.c``."""
-
-    def absolute(self, imported: Import) -> str:
-        """Returns the full name of the module from which something is imported."""
-        name = "." * imported.level + imported.module
-        package = self.namespace.get("__package__") or self.name.rpartition(".")[0]
-        return importlib.util.resolve_name(name, package) if imported.level else name
+    """The positions in ``body`` of the statements that give a name its value, or change it, by name; imports left out."""
 
 
-def read_file(name: str) -> File | None:
+def read_file(name: str | None) -> File | None:
     """Reads the file of an imported module; returns None if it has none."""
-    module = sys.modules.get(name)
+    module = sys.modules.get(name or "")
     try:
-        tree = parse(inspect.getsource(module)) if module else None
+        body, binds = _parsed(inspect.getsource(module)) if module else ((), {})
     except (OSError, TypeError, SyntaxError, ValueError):
-        tree = None
-    if module is None or tree is None:
         return None
+    return File(module.__name__, vars(module), body, binds) if module else None
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(source: str) -> tuple[tuple[ast.stmt, ...], dict[str, tuple[int, ...]]]:
+    """Returns a source's statements, and which of them bind which names."""
+    tree = parse(source)
     binds: dict[str, tuple[int, ...]] = {}
-    imports: dict[str, tuple[int, Import]] = {}
     for position, statement in enumerate(tree.body):
-        top = module_names(ast.Module([statement], []))
-        for bound, bindings in top.names.items():
-            if bindings.imports:
-                imports[bound] = position, bindings.imports[-1]
-            else:
+        for bound, bindings in module_names(ast.Module([statement], [])).names.items():
+            if not bindings.imports:
                 binds[bound] = (*binds.get(bound, ()), position)
-        for star in top.stars:
-            source = vars(
-                sys.modules.get(File(name, vars(module), (), {}, {}).absolute(star), ModuleType(""))
-            )
-            for bound in source.keys() & vars(module).keys():
-                imports.setdefault(bound, (position, Import(star.level, star.module, bound)))
-    plain = (a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names if not a.asname)
-    dotted = frozenset(each for each in plain if "." in each)
-    return File(name, vars(module), tuple(tree.body), binds, imports, dotted)
+    return tuple(tree.body), binds
 
 
 def is_importable(module: str | None) -> bool:
@@ -82,16 +67,21 @@ def is_importable(module: str | None) -> bool:
     return bool(module) and str(module).partition(".")[0] in _ALWAYS_THERE
 
 
-def is_ours(value: Any) -> bool:
-    """Whether a value comes from this package or its runtime, such as the marker."""
+def home_of(value: Any) -> str | None:
+    """Returns the name of the module that a value comes from."""
     value = value.func if isinstance(value, functools.partial) else value
     home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-    return isinstance(home, str) and home.partition(".")[0] in _OURS
+    return home if isinstance(home, str) else None
+
+
+def is_ours(value: Any) -> bool:
+    """Whether a value comes from this package or its runtime, such as the marker."""
+    return (home_of(value) or "").partition(".")[0] in _OURS
 
 
 def is_library(value: Any) -> bool:
     """Whether a function or class is from an installed package other than PyTorch, NumPy and Triton."""
-    home = getattr(value, "__module__", None)
+    home = home_of(value)
     file = getattr(sys.modules.get(home or ""), "__file__", None)
     if is_importable(home) or not isinstance(file, str):
         return False

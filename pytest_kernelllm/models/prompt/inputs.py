@@ -20,8 +20,7 @@ from kernelllm_judge.target import build
 from kernelllm_judge.target.calls import Call, seeded
 from kernelllm_judge.target.errors import TargetError
 from kernelllm_judge.target.live import LiveTarget
-from pytest_kernelllm.models.prompt.errors import PromptError
-from pytest_kernelllm.models.prompt.files import MISSING, attribute
+from pytest_kernelllm.models.prompt.files import MISSING, PromptError, attribute
 from pytest_kernelllm.models.prompt.values import Unwritable, write
 
 _MOST_ELEMENTS = 1 << 22
@@ -37,18 +36,14 @@ _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 def order(signature: inspect.Signature, passed: Mapping[str, Any], what: str) -> list[str]:
     """Lists the parameters that must be passed by position so that all in ``passed`` get their value.
 
-    Passed keyword-only parameters come before those with defaults, as ``shorten.positional`` moves them.
-
-    Raises:
-        PromptError: a value goes into ``*args`` or ``**kwargs``.
+    Where ``shorten.positional`` moves keyword-only ones, those with a default come last.
     """
     found: list[inspect.Parameter] = []
     for name, parameter in signature.parameters.items():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            if name in passed:
-                raise PromptError(f"{what} takes values by {parameter}; give each a parameter of its own")
-        elif parameter.kind != parameter.KEYWORD_ONLY or name in passed:
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             found.append(parameter)
+        elif name in passed:
+            raise PromptError(f"{what} takes values by {parameter}; give each a parameter of its own")
     if any(parameter.kind == parameter.KEYWORD_ONLY for parameter in found):
         found.sort(key=lambda parameter: parameter.default is not parameter.empty)
     names = [parameter.name for parameter in found]
@@ -58,13 +53,8 @@ def order(signature: inspect.Signature, passed: Mapping[str, Any], what: str) ->
 
 
 def constructor_values(live: LiveTarget) -> dict[str, Any]:
-    """Returns the constructor's arguments by name, in the order in which they are passed by position.
-
-    Raises:
-        PromptError: one goes into ``**kwargs``, or ``init`` returns a module that it did not make.
-    """
-    where = f"{live.target.path}: {live.target.name}"
-    made = build.init_arguments(live.options.init, where)
+    """Returns the constructor's arguments by name, in the order in which they are passed by position."""
+    made = build.init_arguments(live.options.init, f"{live.target.path}: {live.target.name}")
     call = made if isinstance(made, Call) else _observed_call(live)
     signature = inspect.signature(live.cls.__init__)
     signature = signature.replace(parameters=list(signature.parameters.values())[1:])
@@ -97,13 +87,7 @@ def _observed_call(live: LiveTarget) -> Call:
 def init_inputs(
     values: Mapping[str, Any], reads: Callable[[Iterable[str]], set[str]], refer: Callable[[Any], str]
 ) -> str:
-    """Returns the list that ``get_init_inputs`` returns; ``...`` stands for what cannot be written.
-
-    Args:
-        values: the constructor's arguments, in order.
-        reads: returns the attributes that the text reads of variables with some names.
-        refer: returns the name of a class or function.
-    """
+    """Returns the list that ``get_init_inputs`` returns; ``...`` stands for what cannot be written."""
 
     def written(name: str, value: Any, depth: int = 0) -> str:
         try:
@@ -125,12 +109,8 @@ def words_of(values: Iterable[Any]) -> set[str]:
     return {part for part in held if isinstance(part, str)}
 
 
-def inputs(live: LiveTarget, case: Case, refer: Callable[[Any], str]) -> tuple[list[str], list[str]]:
-    """Returns the positional parameters of ``forward``, and for each an expression that makes a value like the case's.
-
-    Raises:
-        PromptError: a value goes into ``*args`` or ``**kwargs``.
-    """
+def inputs(live: LiveTarget, case: Case, refer: Callable[[Any], str]) -> list[str]:
+    """Returns an expression for each positional argument of ``forward``, which makes a value like the case's."""
     small = small_sizes(case)
     try:
         call = live.inputs(case, 0, small, "meta" if small is None else "cpu")
@@ -139,7 +119,7 @@ def inputs(live: LiveTarget, case: Case, refer: Callable[[Any], str]) -> tuple[l
     sample = nested(live.bind(call))
     names = order(live.signature, sample, "forward")
     shown = {n: sample.get(n, live.signature.parameters[n].default) for n in names}
-    return names, [_made(case, name, value, refer) for name, value in shown.items()]
+    return [_made(case, name, value, refer) for name, value in shown.items()]
 
 
 def small_sizes(case: Case) -> dict[str, int] | None:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import ast
-import copy
-import importlib
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
 
 from torch import nn
 
-from kernelllm_judge.core.syntax import Import, chain_of
+from kernelllm_judge.core.syntax import chain_of
 from pytest_kernelllm.models.prompt.files import (
     MISSING,
     File,
-    attribute,
     chains,
+    home_of,
     is_importable,
     is_ours,
     read_file,
@@ -28,19 +26,15 @@ from pytest_kernelllm.models.prompt.scopes import free_roots
 from pytest_kernelllm.models.prompt.shorten import shortened
 from pytest_kernelllm.models.prompt.values import Unwritable, is_plain, signature, write
 
+_LONGEST_VALUE = 200
+"""Characters of a constant of another file that is written."""
+
 _MOST_ENTRIES = 8
 """A table of another file with more entries that the code may read is not written."""
 
-_LONGEST_VALUE = 200
-"""Characters of a constant of another file; of a longer one the definition is shown."""
-
-
-class _Clash(Exception):
-    """Raised if a name of another file already has another meaning."""
-
 
 class _TooLong(Exception):
-    """Raised if a name of another file brings too many lines."""
+    """Raised if a definition of another file brings too many lines."""
 
 
 @dataclass(frozen=True)
@@ -51,82 +45,73 @@ class Part:
     comment: str = ""
 
 
-@dataclass
 class Program:
-    """The statements, imports and names that a class needs."""
+    """The statements, imports and names that definitions of one file need."""
 
-    files: dict[str, File | None]
-    """The files that were read, by module; shared, because they do not change."""
-    own: str
-    """The module of the class."""
-    too_long: set[tuple[str, str]]
-    """Modules and names that were found to bring too many lines; shared."""
-    mentioned: Collection[str]
-    """The attributes and strings that the text mentions, as far as they are known from an earlier round."""
-    longest: int
-    """How many lines may come along with a name of another file; of a longer one the signature is shown."""
-    lines: int = 0
-    limit: float = math.inf
-    """The largest number of lines while a name of another file is followed."""
-    values: dict[str, Any] = field(default_factory=dict)
-    """What the names at the top of the text mean."""
-    imports: dict[str, str] = field(default_factory=dict)
-    """The import statements, by the name that each binds."""
-    parts: dict[tuple[str, int, str], Part] = field(default_factory=dict)
-    """Statements by module, position, and, in place of an import, the name that they bind."""
-    followed: set[tuple[str, str]] = field(default_factory=set)
-    sources: dict[str, list[str]] = field(default_factory=dict)
-    """The modules from which a module imports something that is shown."""
-    members: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
-    """What is read of modules that are used as objects, nested, by module and name."""
+    def __init__(
+        self,
+        file: File,
+        mentioned: Collection[str],
+        longest: int,
+        limit: float = math.inf,
+        definitions: dict[tuple[str, str], Program | None] | None = None,
+    ) -> None:
+        """Needs nothing yet.
 
-    def follow(self, module: str, name: str) -> None:
-        """Adds what gives a name its meaning in a module, and what that needs in turn.
-
-        Raises:
-            _Clash: a name of it already has another meaning.
-            _TooLong: it brings too many lines.
+        Args:
+            file: that holds the definitions.
+            mentioned: the attributes and strings that the text mentions, as far as they are known from an earlier round.
+            longest: how many lines a definition of another file may bring; of a longer one the signature is shown.
+            limit: how many lines this one may have.
+            definitions: of other files, by module and name; None where one is not shown.
         """
-        file = self.file(module)
-        value = MISSING if file is None else file.namespace.get(name, MISSING)
-        if file is None or value is MISSING:  # a builtin, or nothing
-            return
-        if self.values.setdefault(name, value) is not value:
-            raise _Clash(name)
-        if (module, name) in self.followed:
-            return
-        self.followed.add((module, name))
-        if name in file.imports:
-            self._import(file, name, file.imports[name][1], file.imports[name][0])
-        for position in () if name in file.imports else file.binds.get(name, ()):
-            self._statement(file, position)
+        self.imports: dict[str, str] = {}
+        """The import statements, by the name that each binds."""
+        self._file, self._mentioned, self._longest, self._limit = file, mentioned, longest, limit
+        self._definitions = {} if definitions is None else definitions
+        self._values: dict[str, Any] = {}
+        """What the names at the top of the text mean."""
+        self._stated: dict[str, Part] = {}
+        """Signatures, by name."""
+        self._brought: dict[tuple[str, int], Part] = {}
+        """Statements of other files, by module and position; with -1, the values of names."""
+        self._own: dict[int, Part] = {}
+        self._lines = 0
 
-    def file(self, module: str) -> File | None:
-        """Returns the file of a module; None if it has none."""
-        if module not in self.files:
-            self.files[module] = read_file(module)
-        return self.files[module]
+    def follow(self, name: str) -> None:
+        """Adds what gives a name its meaning in the file, and what that needs in turn."""
+        value = self._file.namespace.get(name, MISSING)
+        if value is MISSING or name in self._values:  # a builtin, or nothing
+            return
+        self._values[name] = value
+        if name not in self._file.binds:
+            self._import(name, value)
+        for position in self._file.binds.get(name, ()):
+            if position in self._own:
+                continue
+            node = shortened(self._file.body[position], self._file.namespace, self._mentioned)
+            if node is not None:
+                self._own[position] = self._counted(Part(node))
+                for each in sorted(free_roots(node)):
+                    self.follow(each)
+
+    @property
+    def parts(self) -> list[Part]:
+        """The statements in an order in which they can run."""
+        own = [self._own[position] for position in sorted(self._own)]
+        return [*self._stated.values(), *self._brought.values(), *own]
 
     def words(self) -> set[str]:
         """Returns the attributes in all statements, and the strings that may name attributes."""
-        found: set[str] = set()
-        for part in (n for each in self.parts.values() for n in ast.walk(each.node)):
-            if isinstance(part, ast.Attribute):
-                found.add(part.attr)
-            elif isinstance(part, ast.Constant) and isinstance(part.value, str):
-                found.add(part.value)
-        return found
+        nodes = [node for part in self.parts for node in ast.walk(part.node)]
+        strings = {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+        return strings | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
 
     def reads(self, names: Iterable[str]) -> set[str]:
         """Returns the attributes that statements read of variables or attributes with these names."""
-        found = {
-            chain[i + 1]
-            for each in self.parts.values()
-            for chain in chains(each.node)
-            for i in range(len(chain) - 1)
-            if chain[i] in names
-        }
-        for call in (n for p in self.parts.values() for n in ast.walk(p.node) if isinstance(n, ast.Call)):
+        every = [chain for part in self.parts for chain in chains(part.node)]
+        found = {chain[i + 1] for chain in every for i in range(len(chain) - 1) if chain[i] in names}
+        for call in (n for part in self.parts for n in ast.walk(part.node) if isinstance(n, ast.Call)):
             if chain_of(call.func) == ("getattr",) and len(call.args) > 1:
                 of, name = (chain_of(call.args[0]) or ("",)), call.args[1]
                 if of[-1] in names and isinstance(name, ast.Constant):
@@ -134,193 +119,98 @@ class Program:
         return found
 
     def refer(self, value: Any) -> str:
-        """Returns an expression for a class or function, and adds what it needs.
-
-        Raises:
-            Unwritable: it has no name at the top of its module.
-        """
+        """Returns an expression for a class or function, and adds what it needs."""
         if (text := spelled(value)) is not None:
             module = text.rpartition(".")[0]
-            if module == "torch.nn" and self.values.get("nn") is nn:
-                self.follow(self.own, "nn")
+            if module == "torch.nn" and self._file.namespace.get("nn") is nn:
+                self.follow("nn")
                 return text.removeprefix("torch.")
             top = "torch" if module.startswith("torch") else module
             if top != "builtins":
                 self.imports[top] = f"import {top}"
             return text.removeprefix("builtins.")
-        name, module = getattr(value, "__name__", ""), getattr(value, "__module__", "")
-        file = self.file(module)
-        if file is None or file.namespace.get(name, MISSING) is not value:
+        name, home = getattr(value, "__name__", ""), read_file(getattr(value, "__module__", None))
+        if home is None or home.namespace.get(name) is not value or self._meaning(name, value) is not value:
             raise Unwritable(f"a {type(value).__name__}")
-        if module == self.own:
-            self.follow(module, name)
-            return name
-        bound = name if self.values.get(name, value) is value else f"{name}_"
-        self.sources.setdefault(self.own, []).append(module)
-        self._bring(module, -1, bound, module, name, value)
-        return bound
+        if home.name == self._file.name:
+            self.follow(name)
+        elif name not in self._values:
+            self._values[name] = value
+            self._bring(name, value)
+        return name
 
-    def _statement(self, file: File, position: int) -> None:
-        key = file.name, position, ""
-        if key in self.parts:
-            return
-        node, local = shortened(file.body[position], file, self.mentioned)
-        if node is None:
-            return
-        self._add(key, Part(node))
-        for name, imported in local.items():
-            self._import(file, name, imported, -1)
-        for name in sorted(free_roots(node)):
-            self.follow(file.name, name)
-        for chain in chains(node):
-            if name_is_module(file.namespace.get(chain[0])):
-                self._member(file, chain)
-            for dotted in file.dotted & {".".join(chain[:length]) for length in range(2, len(chain))}:
-                if is_importable(dotted):
-                    self.imports[dotted] = f"import {dotted}"
+    def _meaning(self, name: str, otherwise: Any) -> Any:
+        """What a name means here, also before it is needed."""
+        return self._values.get(name, self._file.namespace.get(name, otherwise))
 
-    def _import(self, file: File, name: str, imported: Import, position: int) -> None:
+    def _import(self, name: str, value: Any) -> None:
         """Keeps an import of PyTorch or the standard library, or brings what is imported from elsewhere."""
-        module = file.absolute(imported)
-        value = file.namespace.get(name, MISSING)
-        if value is MISSING:  # imported by a function
-            whole = read_module(f"{module}.{imported.name}" if imported.name else module)
-            value = getattr(read_module(module), imported.name or "", whole)
-            if self.values.setdefault(name, value) is not value:
-                raise _Clash(name)
         if isinstance(value, ModuleType) and is_importable(value.__name__):
-            self.imports[name] = import_line(name, Import(0, value.__name__, None))
-        elif is_importable(module):
-            self.imports[name] = import_line(name, Import(0, module, imported.name))
-        elif not is_ours(value) and not isinstance(value, ModuleType) and value is not MISSING:
-            self._bring(file.name, position, name, module, imported.name or name, value)
+            self.imports[name] = f"import {value.__name__}" + (
+                f" as {name}" if name != value.__name__ else ""
+            )
+        elif (text := spelled(value)) is not None:
+            home, _, member = text.rpartition(".")
+            self.imports[name] = f"from {home} import {member}" + (f" as {name}" if name != member else "")
+        elif not is_ours(value):
+            self._bring(name, value)
 
-    def _member(self, file: File, chain: tuple[str, ...]) -> None:
-        """Brings what is read of a module that is used as an object: ``ops.double``."""
-        holder: Any = file.namespace[chain[0]]
-        held = self.members.setdefault((file.name, chain[0]), {})
-        for name in chain[1:]:
-            value = attribute(holder, name)
-            if not name_is_module(value):
-                break
-            holder, held = value, held.setdefault(name, {})
-        else:
-            return
-        if value is not MISSING and name not in held:
-            held[name] = name if self.values.get(name, value) is value else f"{chain[0]}_{name}"
-            self._bring(file.name, -1, held[name], holder.__name__, name, value)
-
-    def _bring(self, into: str, position: int, bound: str, module: str, name: str, value: Any) -> None:
+    def _bring(self, bound: str, value: Any) -> None:
         """Binds a name to what another file defines: its value, its definition, or its signature."""
-        if any(shown == bound for _, _, shown in self.parts):
-            return
-        if isinstance(value, type | FunctionType):
-            if (text := spelled(value)) is not None:
-                home, _, member = text.rpartition(".")
-                self.imports[bound] = import_line(bound, Import(0, home, member))
-                return
-            home, member = value.__module__, value.__name__
-            if (found := self.file(home)) and found.namespace.get(member) is value:
-                module, name = home, member
-        self.values[bound] = value
-        self.sources.setdefault(into, []).append(module)
-        short = is_plain(value) and len(repr(value)) < _LONGEST_VALUE
-        text = write(value, self.refer) if short else ""
-        if not text and self._brings_definition(module, name):
-            if bound == name:
-                return
-            text = name
-        text = text or self._table(value)
-        code = f"{bound} = {text}" if text else signature(bound, value, self.mentioned)
-        if "torch.nn.Module" in code:
-            self.imports["torch"] = "import torch"
-        part = Part(ast.parse(code).body[0], "" if text else f"From {module}:")
-        self._add((into, position, bound), part)
+        if isinstance(value, type | FunctionType) and (found := self._definition(value)):
+            self.imports |= found.imports
+            self._values |= found._values
+            self._stated |= found._stated
+            new = found._brought | {(found._file.name, n): found._own[n] for n in sorted(found._own)}
+            self._brought |= {
+                key: self._counted(part) for key, part in new.items() if key not in self._brought
+            }
+            text = value.__name__
+        else:
+            text = self._text(value)
+        if not text:
+            code = signature(bound, value, self._mentioned)
+            if "torch.nn.Module" in code:
+                self.imports["torch"] = "import torch"
+            self._stated[bound] = self._counted(Part(ast.parse(code).body[0], f"From {home_of(value)}:"))
+        elif text != bound:
+            self._brought[bound, -1] = self._counted(Part(ast.parse(f"{bound} = {text}").body[0]))
 
-    def _add(self, key: tuple[str, int, str], part: Part) -> None:
-        self.parts[key] = part
-        self.lines += ast.unparse(part.node).count("\n") + 1
-        if self.lines > self.limit:
-            raise _TooLong
-
-    def _brings_definition(self, module: str, name: str) -> bool:
-        """Adds a definition of another file with all that it needs, if that is short and clashes with no other name."""
-        if not self.longest or (module, name) in self.too_long:
-            return False
-        known = (module, name) in self.followed
-        copies = {each: copy.deepcopy(getattr(self, each)) for each in ("imports", "sources", "members")}
-        copies |= {each: copy.copy(getattr(self, each)) for each in ("values", "parts", "followed")}
-        trial = replace(self, limit=self.lines + self.longest, **copies)
+    def _text(self, value: Any) -> str:
+        """Writes a short constant, or the entries of a table that the code may read; an empty text for anything else."""
+        if is_plain(value) and len(repr(value)) < _LONGEST_VALUE:
+            return write(value, self.refer)
         try:
-            trial.follow(module, name)
-        except _TooLong:
-            self.too_long.add((module, name))
-            return False
-        except _Clash:
-            return False
-        if not known and trial.lines == self.lines:
-            return False
-        vars(self).update(vars(trial) | {"limit": self.limit})
-        if self.lines > self.limit:
-            raise _TooLong
-        return True
-
-    def _table(self, value: Any) -> str:
-        """Writes the entries of a table that the code may read; an empty text if that is not possible."""
-        if not isinstance(value, Mapping):
-            return ""
-        try:
-            entries = {key: value[key] for key in value if key in self.mentioned}
-            shown = [f"{key!r}: {write(each, self.refer)}" for key, each in entries.items()]
+            read = {k: value[k] for k in value if k in self._mentioned} if isinstance(value, Mapping) else {}
+            return write(read, self.refer) if 1 <= len(read) <= _MOST_ENTRIES else ""
         except _TooLong:
             raise
         except Exception:  # a table of the user's may raise anything
             return ""
-        return f"{{{', '.join(shown)}}}" if 1 <= len(shown) <= _MOST_ENTRIES else ""
 
-    def in_order(self) -> list[Part]:
-        """Returns the statements in an order in which they can run."""
-        for (module, name), held in self.members.items():
-            made = ast.parse(f"{name} = {_namespace(held)}").body[0]
-            self.imports["SimpleNamespace"] = "from types import SimpleNamespace"
-            self.parts[module, -1, f"{name}."] = Part(made)
-        modules = self._sorted(self.own, set())
-        keys = sorted(self.parts, key=lambda key: (modules.index(key[0]), key[1], *self._last(key)))
-        return [self.parts[key] for key in keys]
+    def _definition(self, value: Any) -> Program | None:
+        """Returns a definition of another file with all that it needs, if that is short and clashes with no other name."""
+        name, file = value.__name__, read_file(value.__module__)
+        if not self._longest or file is None or file.namespace.get(name) is not value:
+            return None
+        key = file.name, name
+        if key not in self._definitions:
+            self._definitions[key] = (
+                None  # also while it is followed: what needs itself has a signature first
+            )
+            found = Program(file, self._mentioned, self._longest, self._longest, self._definitions)
+            try:
+                found.follow(name)
+                self._definitions[key] = found
+            except _TooLong:
+                pass
+        found_or_none = self._definitions[key]
+        values = found_or_none._values if found_or_none else {}
+        clashes = any(self._meaning(each, value) is not value for each, value in values.items())
+        return None if clashes else found_or_none
 
-    def _sorted(self, module: str, seen: set[str]) -> list[str]:
-        """Returns a module after those from which it imports, which are not ``seen`` yet."""
-        seen.add(module)
-        before = [m for s in self.sources.get(module, ()) if s not in seen for m in self._sorted(s, seen)]
-        return [*before, module]
-
-    def _last(self, key: tuple[str, int, str]) -> tuple[bool, bool]:
-        """Of what stands in place of imports, modules come last and signatures first."""
-        return key[2].endswith("."), not self.parts[key].comment
-
-
-def name_is_module(value: Any) -> bool:
-    """Whether a value is a module whose contents are copied."""
-    return isinstance(value, ModuleType) and not is_importable(value.__name__) and not is_ours(value)
-
-
-def read_module(name: str) -> Any:
-    """Imports a module as a function would; returns ``MISSING`` if that fails, as on a branch that is never taken."""
-    try:
-        return importlib.import_module(name)
-    except Exception:
-        return MISSING
-
-
-def import_line(name: str, imported: Import) -> str:
-    """Writes an import that binds a name."""
-    if imported.name is None:
-        top = imported.module
-        return f"import {top}" if top == name else f"import {top} as {name}"
-    alias = "" if imported.name == name else f" as {name}"
-    return f"from {imported.module} import {imported.name}{alias}"
-
-
-def _namespace(held: Mapping[str, Any]) -> str:
-    shown = (f"{n}={each if isinstance(each, str) else _namespace(each)}" for n, each in held.items())
-    return f"SimpleNamespace({', '.join(shown)})"
+    def _counted(self, part: Part) -> Part:
+        self._lines += ast.unparse(part.node).count("\n") + 1
+        if self._lines > self._limit:
+            raise _TooLong
+        return part

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-PROMPT_VERSION = 2
+PROMPT_VERSION = 3
 """Raised whenever the prompt for an unchanged target changes; stored completions are looked up by it."""
 
 PLACEHOLDER = "{}"
@@ -95,9 +95,6 @@ def template_of(script: str) -> str | None:
     """Reads the string ``PROMPT_TEMPLATE`` that a script assigns at module level, for ``fill``; the script is never run.
 
     Braces that were doubled for ``str.format`` become single.
-
-    Args:
-        script: Python source, such as ``kernelllm.py`` in a model's repository.
 
     Returns:
         The template, or None if there is none, if it is no literal, or if it does not have exactly one placeholder for

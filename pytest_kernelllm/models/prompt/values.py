@@ -8,7 +8,7 @@ import inspect
 import math
 import textwrap
 from collections.abc import Callable, Collection, Mapping
-from types import BuiltinFunctionType, FunctionType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -23,19 +23,11 @@ class Unwritable(Exception):
 
 
 def write(value: Any, refer: Callable[[Any], str]) -> str:
-    """Writes an expression that evaluates to an equal value.
-
-    Args:
-        value: the value.
-        refer: returns the name of a class or function.
-
-    Raises:
-        Unwritable: there is none.
-    """
+    """Writes an expression that evaluates to an equal value."""
     kind = type(value)
     if kind is float and not math.isfinite(value):
         return f"float('{value}')"
-    if value is None or value is ... or kind in (bool, int, float, str, bytes, complex):
+    if value is None or value is ... or kind in (bool, int, float, str, bytes, complex, range, slice):
         return "..." if value is ... else repr(value)
     if isinstance(value, torch.dtype | torch.device):
         refer(torch.Tensor)  # imports torch
@@ -46,25 +38,13 @@ def write(value: Any, refer: Callable[[Any], str]) -> str:
     if isinstance(value, enum.Enum):
         return f"{refer(kind)}.{value.name}"
     if isinstance(value, functools.partial):
-        arguments = [value.func, *value.args]
-        named = [f"{name}={write(each, refer)}" for name, each in value.keywords.items()]
-        return f"{refer(functools.partial)}({', '.join([*(write(a, refer) for a in arguments), *named])})"
+        arguments = [write(each, refer) for each in (value.func, *value.args)]
+        arguments += [f"{name}={write(each, refer)}" for name, each in value.keywords.items()]
+        return f"{refer(functools.partial)}({', '.join(arguments)})"
     if isinstance(value, type | FunctionType | BuiltinFunctionType):
         return refer(value)
     if isinstance(value, nn.Module) and _takes_nothing(value):
         return f"{refer(kind)}()"
-    return _container(value, refer)
-
-
-def _takes_nothing(module: nn.Module) -> bool:
-    """Whether a module is one such as ``nn.SiLU()``: without arguments, parts and parameters."""
-    needed = [p for p in inspect.signature(type(module)).parameters.values() if p.default is p.empty]
-    named = all(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in needed)
-    return named and repr(module) == f"{type(module).__name__}()" and not module.state_dict()
-
-
-def _container(value: Any, refer: Callable[[Any], str]) -> str:
-    kind = type(value)
     if kind in (tuple, torch.Size):
         return f"({''.join(f'{write(part, refer)}, ' for part in value).rstrip()})" if value else "()"
     if kind is list:
@@ -73,9 +53,14 @@ def _container(value: Any, refer: Callable[[Any], str]) -> str:
         return "{" + ", ".join(f"{write(k, refer)}: {write(v, refer)}" for k, v in value.items()) + "}"
     if kind in (set, frozenset):
         return f"{kind.__name__}({write(sorted(value, key=repr), refer)})"
-    if kind in (range, slice):
-        return repr(value)
     raise Unwritable(f"a {kind.__name__}")
+
+
+def _takes_nothing(module: nn.Module) -> bool:
+    """Whether a module is one such as ``nn.SiLU()``: without arguments, parts and parameters."""
+    needed = [p for p in inspect.signature(type(module)).parameters.values() if p.default is p.empty]
+    named = all(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in needed)
+    return named and repr(module) == f"{type(module).__name__}()" and not module.state_dict()
 
 
 def is_plain(value: Any) -> bool:
@@ -90,13 +75,13 @@ def is_plain(value: Any) -> bool:
 
 
 def signature(name: str, value: Any, mentioned: Collection[str]) -> str:
-    """Writes a definition without what it does: parameters of a function, or methods of a class."""
-    if isinstance(value, type):
-        module = issubclass(value, nn.Module)
-        methods = [m for m in vars(value) if m in ("__init__", "forward", "__call__") or m in mentioned]
-        shown = [_def(m, vars(value)[m]) for m in methods if isinstance(vars(value)[m], FunctionType)]
-        body = textwrap.indent("\n".join(shown) or "...", "    ")
-        return f"class {name}{'(torch.nn.Module)' if module else ''}:\n{body}"
+    """Writes a definition without what it does: a function's parameters, or the methods of a class or functions of a module."""
+    if isinstance(value, type | ModuleType):
+        base = "(torch.nn.Module)" if isinstance(value, type) and issubclass(value, nn.Module) else ""
+        names = {*mentioned, *(("__init__", "forward", "__call__") if isinstance(value, type) else ())}
+        found = {each: vars(value)[each] for each in vars(value) if each in names}
+        shown = [_def(each, one) for each, one in found.items() if isinstance(one, FunctionType)]
+        return f"class {name}{base}:\n{textwrap.indent(chr(10).join(shown) or '...', '    ')}"
     return _def(name, value) if callable(value) else f"{name} = ..."
 
 

@@ -48,7 +48,9 @@ class Tower(nn.Module):
 class Branches(nn.Module):
     def __init__(self):
         super().__init__()
-        self.blocks = nn.ModuleDict({"down-1": nn.Linear(16, 4), "up": nn.Linear(4, 16), "0": nn.LayerNorm(16), "class": nn.Tanh()})
+        self.blocks = nn.ModuleDict(
+            {"down-1": nn.Linear(16, 4), "up": nn.Linear(4, 16), "0": nn.LayerNorm(16), "class": nn.Tanh()}
+        )
 
     def forward(self, x):
         return self.blocks["class"](self.blocks["0"](x + self.blocks["up"](F.silu(self.blocks["down-1"](x)))))
@@ -150,7 +152,9 @@ class ConvBlock(nn.Module):
 class SqueezeExcite(nn.Module):
     def __init__(self):
         super().__init__()
-        self.fc = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(8, 2, 1), nn.ReLU(), nn.Conv2d(2, 8, 1), nn.Sigmoid())
+        self.fc = nn.Sequential(
+            nn.AdaptiveAvgPool2d(1), nn.Conv2d(8, 2, 1), nn.ReLU(), nn.Conv2d(2, 8, 1), nn.Sigmoid()
+        )
 
     def forward(self, x):
         return x * self.fc(x)

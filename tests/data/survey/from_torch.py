@@ -67,7 +67,12 @@ def columns():
 
 
 def spoken():
-    return torch.randn(8, 2, 16).log_softmax(-1), torch.randint(1, 16, (2, 3)), torch.full((2,), 8), torch.full((2,), 3)
+    return (
+        torch.randn(8, 2, 16).log_softmax(-1),
+        torch.randint(1, 16, (2, 3)),
+        torch.full((2,), 8),
+        torch.full((2,), 3),
+    )
 
 
 # Activations
@@ -146,4 +151,6 @@ triton_candidate(nn.Embedding, init=(32, 16), inputs=tokens)
 triton_candidate(nn.EmbeddingBag, init=(32, 16), inputs=tokens)
 triton_candidate(nn.LSTMCell, init=(16, 12), inputs=rows)
 triton_candidate(nn.Linear, init=(16, 8), inputs=rows)
-triton_candidate(nn.MultiheadAttention, init=(12, 2), inputs=lambda: tuple(torch.randn(2, 8, 12) for _ in range(3)))
+triton_candidate(
+    nn.MultiheadAttention, init=(12, 2), inputs=lambda: tuple(torch.randn(2, 8, 12) for _ in range(3))
+)

@@ -73,29 +73,67 @@ triton_candidate(llama4.Llama4TextL2Norm, inputs=hidden)
 # Multilayer perceptrons
 triton_candidate(llama.LlamaMLP, init=lambda: (config(llama, "LlamaConfig", **DECODER),), inputs=hidden)
 triton_candidate(gemma2.Gemma2MLP, init=lambda: (config(gemma2, "Gemma2Config", **DECODER),), inputs=hidden)
-triton_candidate(gpt2.GPT2MLP, init=lambda: (24, config(gpt2, "GPT2Config", n_embd=16, n_head=2)), inputs=hidden)
-triton_candidate(bloom.BloomMLP, init=lambda: (config(bloom, "BloomConfig", hidden_size=16, n_head=2),), inputs=and_residual)
+triton_candidate(
+    gpt2.GPT2MLP, init=lambda: (24, config(gpt2, "GPT2Config", n_embd=16, n_head=2)), inputs=hidden
+)
+triton_candidate(
+    bloom.BloomMLP,
+    init=lambda: (config(bloom, "BloomConfig", hidden_size=16, n_head=2),),
+    inputs=and_residual,
+)
 triton_candidate(t5.T5LayerFF, init=lambda: (t5.T5Config(d_model=16, d_ff=24),), inputs=hidden)
-triton_candidate(dinov2.Dinov2SwiGLUFFN, init=lambda: (dinov2.Dinov2Config(hidden_size=16, num_attention_heads=2),), inputs=hidden)
-triton_candidate(bert.BertOutput, init=lambda: (bert.BertConfig(**SMALL),), inputs=lambda: (torch.randn(2, 5, 24), torch.randn(2, 5, 16)))
+triton_candidate(
+    dinov2.Dinov2SwiGLUFFN,
+    init=lambda: (dinov2.Dinov2Config(hidden_size=16, num_attention_heads=2),),
+    inputs=hidden,
+)
+triton_candidate(
+    bert.BertOutput,
+    init=lambda: (bert.BertConfig(**SMALL),),
+    inputs=lambda: (torch.randn(2, 5, 24), torch.randn(2, 5, 16)),
+)
 triton_candidate(bert.BertPooler, init=lambda: (bert.BertConfig(**SMALL),), inputs=hidden)
 
 # Attention
 triton_candidate(bert.BertSelfAttention, init=lambda: (config(bert, "BertConfig", **SMALL),), inputs=hidden)
 triton_candidate(bert.BertLayer, init=lambda: (config(bert, "BertConfig", **SMALL),), inputs=hidden)
-triton_candidate(gpt2.GPT2Block, init=lambda: (config(gpt2, "GPT2Config", n_embd=16, n_head=2),), inputs=hidden)
-triton_candidate(swin.SwinAttention, init=lambda: (config(swin, "SwinConfig", window_size=2), 16, 2, 2), inputs=lambda: torch.randn(8, 4, 16))
+triton_candidate(
+    gpt2.GPT2Block, init=lambda: (config(gpt2, "GPT2Config", n_embd=16, n_head=2),), inputs=hidden
+)
+triton_candidate(
+    swin.SwinAttention,
+    init=lambda: (config(swin, "SwinConfig", window_size=2), 16, 2, 2),
+    inputs=lambda: torch.randn(8, 4, 16),
+)
 
 # Embeddings and positions
-triton_candidate(llama.LlamaRotaryEmbedding, init=lambda: (llama.LlamaConfig(**DECODER),), inputs=and_positions)
-triton_candidate(gemma.GemmaTextScaledWordEmbedding, init={"num_embeddings": 32, "embedding_dim": 16, "padding_idx": 0, "embed_scale": 4.0}, inputs=tokens)
+triton_candidate(
+    llama.LlamaRotaryEmbedding, init=lambda: (llama.LlamaConfig(**DECODER),), inputs=and_positions
+)
+triton_candidate(
+    gemma.GemmaTextScaledWordEmbedding,
+    init={"num_embeddings": 32, "embedding_dim": 16, "padding_idx": 0, "embed_scale": 4.0},
+    inputs=tokens,
+)
 triton_candidate(opt.OPTLearnedPositionalEmbedding, init=(16, 16), inputs=lambda: torch.ones(2, 5))
 triton_candidate(whisper.WhisperPositionalEmbedding, init=(16, 16), inputs=tokens)
-triton_candidate(vit.ViTPatchEmbeddings, init=lambda: (vit.ViTConfig(image_size=16, patch_size=4, hidden_size=16),), inputs=pictures)
+triton_candidate(
+    vit.ViTPatchEmbeddings,
+    init=lambda: (vit.ViTConfig(image_size=16, patch_size=4, hidden_size=16),),
+    inputs=pictures,
+)
 
 # Routers and experts
-triton_candidate(mixtral.MixtralTopKRouter, init=lambda: (mixtral.MixtralConfig(**DECODER, num_local_experts=4),), inputs=hidden)
-triton_candidate(llama4.Llama4Router, init=lambda: (llama4.Llama4TextConfig(hidden_size=16, num_local_experts=4, intermediate_size=24),), inputs=lambda: torch.randn(10, 16))
+triton_candidate(
+    mixtral.MixtralTopKRouter,
+    init=lambda: (mixtral.MixtralConfig(**DECODER, num_local_experts=4),),
+    inputs=hidden,
+)
+triton_candidate(
+    llama4.Llama4Router,
+    init=lambda: (llama4.Llama4TextConfig(hidden_size=16, num_local_experts=4, intermediate_size=24),),
+    inputs=lambda: torch.randn(10, 16),
+)
 
 # Convolutions
 triton_candidate(resnet.ResNetBasicLayer, init=(8, 8), inputs=images)

@@ -190,14 +190,6 @@ class Tied(nn.Module):
         return torch.tanh(x * self.first) * self.second
 
 
-@triton_candidate(inputs=lambda: torch.randn(1, 2, 4, 5), backward=True)
-class Ring(nn.Module):
-    """Circular padding, which PyTorch writes as copies of corners that are not filled yet."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.pad(input=torch.tanh(x), pad=(1, 1, 1, 0), mode="circular")
-
-
 @triton_candidate(inputs=lambda: torch.randint(10, (3, 4)), backward=True)
 class Embedded(nn.Module):
     """Rows that are looked up; gradients of one that is looked up twice are added."""

@@ -44,7 +44,6 @@ ACCEPTED = (
     "StraightThrough",
     "Turned",
     "Tied",
-    "Ring",
     "Embedded",
 )
 REFUSED = {

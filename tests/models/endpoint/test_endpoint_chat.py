@@ -40,7 +40,7 @@ def answered(server: Scripted, sampling: Sampling = SHORT, count: int = 1, **opt
         ("both", ("facebook/KernelLLM",), "vllm", "/v1/completions"),
         ("both", ("facebook/KernelLLM",), "somebody", "/v1/completions"),
         ("openai", GENERAL, "somebody", "/v1/completions"),
-        ("tgi", ("facebook/KernelLLM",), "", "/generate_stream"),
+        ("tgi", ("facebook/KernelLLM",), "", "/v1/completions"),
     ],
 )
 def test_what_is_spoken_goes_by_the_model_and_by_what_the_server_has(
@@ -85,7 +85,7 @@ def test_a_provider_that_lists_no_models_is_asked_under_the_given_name(serve: Se
 def test_system_and_user_arrive_as_they_are_and_no_tools_are_offered(serve: Serve) -> None:
     server = serve(Scripted(speaks="chat", models=GENERAL, owner="other"))
     (answer,) = answered(server, Sampling(0.5, 0.9, max_new_tokens=99), protocol="chat")
-    seed = seed_of(SHORT, [0])
+    seed = seed_of(SHORT, 0)
     assert answer.text == written("hello\r\n\tworld", seed, 0)
     assert (answer.tokens, answer.prompt_tokens) == (len(answer.text), len("hello\r\n\tworld"))
     (seen,) = server.posts()
@@ -116,22 +116,11 @@ def test_a_reader_sees_the_answer_piece_by_piece(serve: Serve) -> None:
     server = serve(Scripted(speaks="chat", models=GENERAL))
     pieces = list(opened(server.url).stream(TALK, SHORT))
     assert len(pieces) == len("".join(pieces)) > 10
-    assert "".join(pieces) == written("hello\r\n\tworld", seed_of(SHORT, [0]), 0)
-
-
-@pytest.mark.parametrize("how", ["honoured", "ignored", "refused"])
-def test_every_sample_arrives_whatever_becomes_of_n(serve: Serve, how: str) -> None:
-    server = serve(
-        Scripted(speaks="chat", models=GENERAL, honours_n=how != "ignored", refuses_n=how == "refused")
-    )
-    answers = answered(server, count=5, protocol="chat")
-    assert [a.index for a in answers] == [0, 1, 2, 3, 4]
-    assert len({a.text for a in answers}) == 5
-    assert len(server.posts()) == {"honoured": 1, "ignored": 5, "refused": 6}[how]
+    assert "".join(pieces) == written("hello\r\n\tworld", seed_of(SHORT, 0), 0)
 
 
 def test_a_sample_asked_for_alone_repeats(serve: Serve) -> None:
-    server = serve(Scripted(speaks="chat", models=GENERAL, honours_n=False))
+    server = serve(Scripted(speaks="chat", models=GENERAL))
     model = opened(server.url, protocol="chat")
     first = {a.index: a.text for a in model.answers([Ask(TALK, (0, 1, 2))], SHORT)}
     again = {a.index: a.text for a in model.answers([Ask(TALK, (2, 1))], SHORT)}
@@ -262,18 +251,14 @@ def test_an_answer_costs_what_the_server_states(serve: Serve) -> None:
                 pricing = {"prompt": "0.001", "completion": "0.01"}
                 return send(to, 200, {"data": [{"id": "a/b", "pricing": pricing}]})
             usage = {"completion_tokens": 5, "prompt_tokens": 10} | self.stated
-            choices = [
-                {"index": i, "message": {"content": "text"}, "finish_reason": "stop"}
-                for i in range(seen.body.get("n", 1))
-            ]
-            return send(to, 200, {"choices": choices, "usage": usage})
+            choice = {"index": 0, "message": {"content": "text"}, "finish_reason": "stop"}
+            return send(to, 200, {"choices": [choice], "usage": usage})
 
     server = serve(Priced())
     for stated, costs in (({}, [0.06]), ({"cost": 0.5}, [0.5])):
         server.stated = stated
         found = answered(server, protocol="chat", model="a/b")
         assert [a.cost for a in found] == pytest.approx(costs)
-    assert sum(a.cost or 0 for a in answered(server, count=2, protocol="chat")) == pytest.approx(0.5)
 
 
 class Router(Server):
@@ -282,45 +267,19 @@ class Router(Server):
     def handle(self, to: Any, seen: Seen) -> None:
         if seen.headers.get("authorization") != f"Bearer {SECRET}":
             return send(to, 401, "who?")
-        if seen.path == "/v1/models":
-            offer = {"provider": "novita", "status": "live", "pricing": {"input": 2, "output": 10}}
-            more = {"provider": "groq", "status": "live"}
-            entries = [{"id": "Qwen/Coder", "providers": [offer, more, {"provider": "x", "status": "error"}]}]
-            return send(to, 200, {"data": entries})
         choice = {"index": 0, "message": {"content": "hi"}, "finish_reason": "stop"}
-        return send(
-            to, 200, {"choices": [choice], "usage": {"prompt_tokens": 1000, "completion_tokens": 1000}}
-        )
+        return send(to, 200, {"choices": [choice], "usage": {"prompt_tokens": 10, "completion_tokens": 20}})
 
 
-@pytest.mark.parametrize(
-    ("where", "model", "cost"),
-    [("hf-model:Qwen/Coder", "Qwen/Coder", None), ("hf-model:Qwen/Coder:novita", "Qwen/Coder:novita", 0.012)],
-)
+@pytest.mark.parametrize("model", ["Qwen/Coder", "Qwen/Coder:novita"])
 def test_inference_providers_chat_through_the_router(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, where: str, model: str, cost: float | None
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, model: str
 ) -> None:
     router = serve(Router())
     monkeypatch.setattr("huggingface_hub.constants.INFERENCE_PROXY_TEMPLATE", router.url + "/{provider}")
-    (answer,) = opened(where, token=SECRET).answers([Ask(TALK, (0,))], SHORT)
-    assert (answer.text, answer.cost) == ("hi", None if cost is None else pytest.approx(cost))
+    (answer,) = opened(f"hf-model:{model}", token=SECRET).answers([Ask(TALK, (0,))], SHORT)
+    assert (answer.text, answer.tokens, answer.cost) == ("hi", 20, None)
     assert [seen.body["model"] for seen in router.posts("/v1/chat/completions")] == [model]
-
-
-@pytest.mark.parametrize(
-    ("where", "says"),
-    [
-        ("hf-model:Qwen/Other", "has no provider that chats with Qwen/Other"),
-        ("hf-model:Qwen/Coder:x", "has no x that chats with Qwen/Coder; those that do: novita, groq"),
-    ],
-)
-def test_a_model_that_nobody_serves_is_one_error(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, where: str, says: str
-) -> None:
-    router = serve(Router())
-    monkeypatch.setattr("huggingface_hub.constants.INFERENCE_PROXY_TEMPLATE", router.url + "/{provider}")
-    with pytest.raises(GenerateError, match=says):
-        list(opened(where, token=SECRET).answers([Ask(TALK, (0,))], SHORT))
 
 
 def test_ten_megabytes_of_answer_arrive_and_more_than_that_ends(serve: Serve) -> None:

@@ -70,11 +70,7 @@ class FewRows(Form):
         return bool(_groups(traced.graph, traced.gpu))
 
     def writes(self, graph: GraphModule, gpu: Gpu, variant: Variant) -> None:
-        """Writes those that become kernels.
-
-        Raises:
-            TraceError: a result would have other strides than the original's.
-        """
+        """Writes those that become kernels."""
         strides = _output_strides(graph)
         for products in _groups(graph.graph, gpu):
             _write(graph.graph, products, _block(products, gpu))

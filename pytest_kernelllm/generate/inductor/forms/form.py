@@ -37,6 +37,8 @@ class Form:
     """
 
     name: ClassVar[str]
+    early: ClassVar[bool] = False
+    """Whether it changes a graph before Inductor's own passes, which simplify what it writes."""
 
     @property
     def explains(self) -> str:

@@ -1,4 +1,4 @@
-"""Depthwise convolutions and averages over windows as sums, so that Inductor writes kernels and calls no library.
+"""Depthwise convolutions as sums, so that Inductor writes kernels and calls no library.
 
 A program then reads its inputs as they lie, fuses what comes before and after, and needs no copy in another layout.
 """
@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
@@ -23,12 +22,6 @@ from pytest_kernelllm.generate.inductor.variants import Variant
 MOST_TAPS = 64
 """A kernel reads each input so many times; with more, the library's way is better."""
 
-_FEW_TAPS = 25
-"""Inductor itself writes averages over so few elements as sums, and those over windows that do not overlap."""
-
-_AVERAGES: Mapping[Any, int] = {aten.avg_pool2d.default: 2, aten.avg_pool3d.default: 3}
-"""The number of axes of each average over windows."""
-
 _TO = torch.ops.prims.convert_element_type.default
 
 
@@ -39,6 +32,7 @@ class Depthwise(Form):
     """
 
     name = "depthwise convolutions"
+    early = True
 
     def matches(self, traced: Traced) -> bool:
         """Whether there is one with fixed sizes and a small window."""
@@ -47,26 +41,9 @@ class Depthwise(Form):
     def writes(self, graph: GraphModule, gpu: Gpu, variant: Variant) -> None:
         """Writes all of them as sums."""
         for node in filter(is_depthwise, list(graph.graph.nodes)):
-            _replace(node, _convolution)
-
-
-class Averages(Form):
-    """Averages over windows, which no kernel module can leave to the library: without this form, its module has no kernel.
-
-    It wins on KernelBench's 1/46 (3.18), by the way in which ``Depthwise`` sums.
-    """
-
-    name = "averages over windows"
-
-    def matches(self, traced: Traced) -> bool:
-        """Whether there is one that Inductor leaves to the library."""
-        return any(map(is_average, traced.graph.nodes))
-
-    def writes(self, graph: GraphModule, gpu: Gpu, variant: Variant) -> None:
-        """Writes all of them as sums, unless the library has to compute a gradient of one."""
-        if not any(map(_is_gradient_of_the_library, graph.graph.nodes)):
-            for node in filter(is_average, list(graph.graph.nodes)):
-                _replace(node, _average)
+            with node.graph.inserting_before(node):
+                node.replace_all_uses_with(_sum(node))
+            node.graph.erase_node(node)
 
 
 def is_depthwise(node: Node) -> bool:
@@ -85,84 +62,23 @@ def is_depthwise(node: Node) -> bool:
     )
 
 
-def is_average(node: Node) -> bool:
-    """Whether a node is an average over windows of one size, padding included, that Inductor leaves to the library."""
-    if node.target not in _AVERAGES:
-        return False
-    average = _Average.of(node)
-    return (
-        all(isinstance(n, int) for n in average.x.meta["val"].shape[-len(average.window) :])
-        and _FEW_TAPS < math.prod(average.window) <= MOST_TAPS
-        and average.window != average.strides
-        and average.x.meta["val"].is_floating_point()  # those of whole numbers are truncated
-        and not average.incomplete
-        and (average.padding_counts or not any(average.padding))
-    )
-
-
-def _is_gradient_of_the_library(node: Node) -> bool:
-    """Whether a node is the gradient of an average that Inductor leaves to the library, and so the whole program."""
-    return node.target is aten.avg_pool2d_backward.default and math.prod(_each(node.args[2], 2)) > _FEW_TAPS
-
-
-def _replace(node: Node, replacement: Callable[[Node], Node]) -> None:
-    with node.graph.inserting_before(node):
-        node.replace_all_uses_with(replacement(node))
-    node.graph.erase_node(node)
-
-
-def _convolution(node: Node) -> Node:
-    x, weight, bias, strides, padding, dilation, *_ = node.args
-    assert isinstance(x, Node) and isinstance(weight, Node)
+def _sum(node: Node) -> Node:
+    x, weight, bias, strides, padding, dilation, *_ = cast(Any, node.args)
     channels, _, *window = weight.meta["val"].shape
-    ones = [1] * len(window)
+    shape = [channels, *[1] * len(window)]
     taps = _call(aten.view.default, weight, [channels, math.prod(window)])
-    places = _places(node, x, window, *(_each(v, len(window)) for v in (strides, padding, dilation)))
+    # One value may stand for all dimensions.
+    each = (list(v) * len(window) if len(v) == 1 else list(v) for v in (strides, padding, dilation))
     total = None
-    for number, part in enumerate(places):
-        tap = _call(aten.view.default, _call(aten.select.int, taps, 1, number), [channels, *ones])
+    for number, part in enumerate(_places(node, x, window, *each)):
+        tap = _call(aten.view.default, _call(aten.select.int, taps, 1, number), shape)
         product = _call(aten.mul.Tensor, _precise(part), _precise(tap))
         total = product if total is None else _call(aten.add.Tensor, total, product)
     assert total is not None
     if bias is not None:
-        assert isinstance(bias, Node)
-        total = _call(aten.add.Tensor, total, _precise(_call(aten.view.default, bias, [channels, *ones])))
-    return _as(node.meta["val"].dtype, total)
-
-
-def _average(node: Node) -> Node:
-    average = _Average.of(node)
-    total = None
-    for part in _places(
-        node, average.x, average.window, average.strides, average.padding, [1] * len(average.window)
-    ):
-        total = _precise(part) if total is None else _call(aten.add.Tensor, total, _precise(part))
-    assert total is not None
-    mean = _call(aten.div.Tensor, total, float(average.divisor or math.prod(average.window)))
-    return _as(node.meta["val"].dtype, mean)
-
-
-@dataclass(frozen=True)
-class _Average:
-    """The arguments of an average over windows, with a value for each axis."""
-
-    x: Node
-    window: Sequence[int]
-    strides: Sequence[int]
-    padding: Sequence[int]
-    incomplete: bool
-    """Whether windows may reach beyond the padding."""
-    padding_counts: bool
-    divisor: int | None
-
-    @classmethod
-    def of(cls, node: Node) -> _Average:
-        given: list[Any] = list(node.args)
-        defaults: list[Any] = [[], [0], False, True, None]
-        x, size, strides, padding, *others = [*given, *defaults[len(given) - 2 :]]
-        axes = _AVERAGES[node.target]
-        window = _each(size, axes)
-        return cls(x, window, _each(strides or window, axes), _each(padding, axes), *others)
+        total = _call(aten.add.Tensor, total, _precise(_call(aten.view.default, bias, shape)))
+    dtype = node.meta["val"].dtype
+    return total if total.meta["val"].dtype == dtype else _call(_TO, total, dtype)
 
 
 def _places(
@@ -189,8 +105,7 @@ def _places(
 
 def _call(operation: Any, *args: Any) -> Node:
     """Writes an operation where nodes are inserted at present."""
-    first = args[0]
-    made: Node = first.graph.call_function(operation, args)
+    made: Node = args[0].graph.call_function(operation, args)
     values = tree_map(lambda each: each.meta["val"] if isinstance(each, Node) else each, args)
     # Without Python's dispatcher, a padding would look up symbolic sizes and fix them.
     with values[0].fake_mode, enable_python_dispatcher(), torch.no_grad():
@@ -201,12 +116,3 @@ def _call(operation: Any, *args: Any) -> Node:
 def _precise(tensor: Node) -> Node:
     dtype = tensor.meta["val"].dtype
     return tensor if dtype in (torch.float32, torch.float64) else _call(_TO, tensor, torch.float32)
-
-
-def _as(dtype: torch.dtype, tensor: Node) -> Node:
-    return tensor if tensor.meta["val"].dtype == dtype else _call(_TO, tensor, dtype)
-
-
-def _each(values: Any, axes: int) -> list[int]:
-    """Returns a value for each axis, where one may stand for all."""
-    return list(values) * axes if len(values) == 1 else list(values)

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from random_llama import make_model
 from torch import nn
 from transformers import (
     AutoModelForCausalLM,
@@ -16,7 +15,7 @@ from transformers.models.gemma.modeling_gemma import GemmaRMSNorm
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from transformers.models.t5.modeling_t5 import T5LayerNorm
 
-from pytest_kernelllm.models.local.fuse import fuse, replace_norms, rotate_in_one
+from pytest_kernelllm.models.local.norms import replace_norms
 
 SIZES = {
     "vocab_size": 100,
@@ -51,9 +50,6 @@ def test_logits_are_the_same(config, norms) -> None:
     assert replace_norms(model) == norms
     torch.testing.assert_close(model(TOKENS).logits, expected, rtol=1e-4, atol=1e-4)
     assert replace_norms(model) == 0
-    assert rotate_in_one(model) == 2
-    torch.testing.assert_close(model(TOKENS).logits, expected, rtol=1e-4, atol=1e-4)
-    assert rotate_in_one(model) == 0
 
 
 @pytest.mark.parametrize(
@@ -81,24 +77,3 @@ class CenteredRMSNorm(LlamaRMSNorm):
 )
 def test_a_norm_that_computes_something_else_stays(norm) -> None:
     assert replace_norms(nn.Sequential(norm)) == 0
-
-
-def test_the_library_itself_is_left_alone() -> None:
-    from transformers.models.llama import modeling_llama
-
-    before = modeling_llama.apply_rotary_pos_emb, modeling_llama.LlamaAttention.forward
-    model = make_model()
-    fuse(model)
-    assert (modeling_llama.apply_rotary_pos_emb, modeling_llama.LlamaAttention.forward) == before
-    assert model.model.layers[0].self_attn.forward.__func__ is not before[1]
-
-
-def test_a_rotation_of_another_kind_stays(monkeypatch) -> None:
-    from transformers.models.llama import modeling_llama
-
-    def interleaved(q, k, cos, sin, unsqueeze_dim=1):
-        return [x * cos[:, None] + x.roll(1, -1) * sin[:, None] for x in (q, k)]
-
-    for other in (interleaved, lambda x, cos: x):
-        monkeypatch.setattr(modeling_llama, "apply_rotary_pos_emb", other)
-        assert rotate_in_one(make_model()) == 0
