@@ -116,7 +116,7 @@ class Judge:
         cpu = torch.device("cpu")
         if self.device.type == "cuda":
             server = ForkServer("cuda", self.isolation)
-            self._leases = Leases(gpu_uuid, gpu_memory, self.policy)
+            self._leases = Leases(gpu_uuid, gpu_memory)
             self._workers = Workers(
                 server, self.device, deadline, GpuBlockPool(self.device), self._timer.released
             )
@@ -159,25 +159,18 @@ class Judge:
         """
         start = time.perf_counter()
         lending = Lending(self._leases, self._reference_outputs(criteria))
-        compiler = self._timer.warm_up() if criteria.timing and self._leases else 0.0
         waited, alone = 0.0, False
         while True:
             with lending.lease(alone=alone) as leased:
                 outcome = self._judged(candidate, criteria, leased)
                 waited += leased.waited
-            if not outcome.out_of_memory:
+            if not outcome.out_of_memory or leased.all:
                 break
-            if leased.nearly_all and lending.take_less():
-                alone = False
-            elif not leased.all:
-                alone = True
-            else:
-                break
+            alone = True
         reason = outcome.reason + (lending.what_would_do() if outcome.out_of_memory else "")
         findings = outcome.findings
-        for part, seconds in (("waiting for memory", waited), ("torch.compile", compiler)):
-            if seconds:
-                findings.durations.add(part, seconds)
+        if waited:
+            findings.durations.add("waiting for memory", waited)
         return Verdict(
             verdict=outcome.verdict,
             stage=outcome.stage,

@@ -14,7 +14,7 @@ from kernelllm_judge.core.records import Check
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.run.call import Judging, Uploaded, tensors_of
 from kernelllm_judge.truth import numerics
-from kernelllm_judge.truth.agreement import Agree, agrees_together, each_agrees
+from kernelllm_judge.truth.agreement import agrees
 from kernelllm_judge.truth.bounds import ErrorBounds
 from kernelllm_judge.truth.numerics import Difference, Expected
 from kernelllm_judge.truth.prepared import Mark, Piece, PreparedProbe, Sliced
@@ -227,15 +227,9 @@ class _Pieces:
         yield from map(self._in_float64, exactly)
         rest = [mark for mark in self.unseen if mark not in exactly]
         self.judging.rng.shuffle(rest)
-        tolerance = self.judging.references.tolerance
-        for agree in (
-            partial(each_agrees, tolerance=tolerance),
-            partial(agrees_together, tolerance=tolerance),
-        ):
-            tried, others = rest[:TRIED], rest[TRIED:]
-            left = self._disagreeing(tried, agree)
-            rest = left + (others if left == tried else self._disagreeing(others, agree))
-        for mark in rest:
+        tried, others = rest[:TRIED], rest[TRIED:]
+        left = self._disagreeing(tried)
+        for mark in left + (others if left == tried else self._disagreeing(others)):
             if not self._strictly_right(mark):
                 yield self._in_float64(mark)
 
@@ -246,12 +240,12 @@ class _Pieces:
         more = partial(self.expected.expect, piece.rows, True)
         return _Part(piece.rows, self.expected.expect(piece.rows, False), where, mark, more)
 
-    def _disagreeing(self, marks: Sequence[Mark], agree: Agree) -> list[Mark]:
+    def _disagreeing(self, marks: Sequence[Mark]) -> list[Mark]:
         """Returns the pieces of which some output does not agree with the original's. All of it is read at once."""
-        policy, flags = self.judging.policy, []
+        policy, tolerance, flags = self.judging.policy, self.judging.references.tolerance, []
         for mark in marks:
             leaves = zip(self._got(mark), self.expected.run(self.unseen[mark].rows), strict=True)
-            flags.append(torch.stack([agree(*leaf, policy) for leaf in leaves]).all())
+            flags.append(torch.stack([agrees(*leaf, policy, tolerance) for leaf in leaves]).all())
         agreed = torch.stack(flags).tolist() if flags else []
         return [mark for mark, right in zip(marks, agreed, strict=True) if not right]
 

@@ -43,7 +43,7 @@ def call_bytes(subject: Subject, case: Case, module: nn.Module) -> CallBytes:
         ),
         default=CallBytes.wider,
     )
-    unknown = CallBytes(size, state, size, size, size, 0, True, size, wider)
+    unknown = CallBytes(size, state, size, size, size, True, wider)
     widest, any_tensor = (
         max((t.numel() for t in tensors), default=1)
         for tensors in (_tensors(inputs.values()), tensors_of_call(module, inputs, ()))
@@ -68,10 +68,8 @@ def call_bytes(subject: Subject, case: Case, module: nn.Module) -> CallBytes:
     counts = {leaf.shape[0] if leaf.dim() else 0 for leaf in outputs}
     rows = counts.pop() if len(counts) == 1 else 0
     cut = [t for t in _tensors(inputs.values()) if t.dim() and len(t) == rows]
-    row = max((t.numel() // rows for t in (*outputs, *cut)), default=0) if rows > 1 else 0
     written = bytes_of(outputs)
-    peak, at_once = max(call.peak, written), written // max(rows, 1)
-    return CallBytes(size, state, written, peak, drawn, row, bool(cut) and rows > 1, at_once, wider)
+    return CallBytes(size, state, written, max(call.peak, written), drawn, bool(cut) and rows > 1, wider)
 
 
 def _empty(spec: TensorSpec, case: Case) -> torch.Tensor:

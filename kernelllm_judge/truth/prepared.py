@@ -43,9 +43,6 @@ class Sliced:
     """Computes stricter bounds with less effort: what passes them is right, see ``Truth.strictly``."""
     run: Callable[[slice], Sequence[torch.Tensor]] = field(repr=False)
     """Runs the original for some rows."""
-    confirm: Callable[[Mapping[str, Any]], None] = field(repr=False)
-    """Raises ``OriginalError`` unless the original gives the same for all rows together. The arguments are the probe's,
-    where the original runs."""
     passed: set[Mark] = field(default_factory=set, repr=False)
     """The outputs of pieces that were right: equal ones need no comparison."""
     secret: int = field(default_factory=lambda: secrets.randbits(62), repr=False)
@@ -89,8 +86,6 @@ class PreparedProbe:
     closely: Callable[[], tuple[Expected, Expected]] | None = field(default=None, repr=False)
     """Computes ``expected``, and what is expected of the updates, with more effort, for an output that would be wrong. None
     where that is all there is."""
-    on_host: bool = False
-    """Whether large arguments lie in the host's memory, and the module elsewhere."""
     in_tf32: Callable[[], Expected | None] | None = field(default=None, repr=False)
     """Without a GPU: computes what is expected where a kernel may use TF32, as the original may on a GPU; None if it makes no
     difference."""
@@ -107,8 +102,7 @@ class PreparedProbe:
     @property
     def on_gpu(self) -> bool:
         """Whether the module runs on a GPU."""
-        tensors = tensors_of_call(self.module, self.arguments, self.expected.original)
-        return self.on_host or any(t.is_cuda for t in tensors)
+        return any(t.is_cuda for t in tensors_of_call(self.module, self.arguments, self.expected.original))
 
     @property
     def bytes(self) -> int:

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from kernelllm_judge.truth import fused
 from kernelllm_judge.truth.agreement import every
 from kernelllm_judge.truth.honest import allowed_operations
 from kernelllm_judge.truth.rows import CHUNK, largest
@@ -169,8 +168,6 @@ def _close(value: torch.Tensor, expected: torch.Tensor, within: float) -> torch.
         return torch.zeros((), dtype=torch.bool, device=value.device)
     if not (value.is_floating_point() and value.numel()):
         return (value == expected).all()
-    if fused.fits(value, expected, dtypes=(torch.float32, torch.float64)):
-        return fused.close(value, expected, within)
     scale = within * largest(expected)
     pairs = zip(value.reshape(-1).split(CHUNK), expected.reshape(-1).split(CHUNK), strict=True)
     return torch.stack([_all_close(a, b, within, scale) for a, b in pairs]).all()

@@ -74,18 +74,9 @@ class Worker:
 
     def serve(self) -> None:
         """Answers requests until the judge closes the channel."""
-        handlers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-            "ready": self.ready,
-            "load": self.load,
-            "state": self.state,
-            "run": self.run,
-            "loop": self.loop,
-            "share": self.share,
-            "decide": self.decide,
-            "compile": self.compile,
-            "construct": self.construct,
-            "trace": self.trace,
-        }
+        every = self.ready, self.load, self.state, self.run, self.loop, self.share, self.decide
+        others = self.compile, self.construct, self.trace
+        handlers = {handler.__name__: handler for handler in (*every, *others)}
         while True:
             try:
                 request = self.channel.receive()
@@ -97,7 +88,7 @@ class Worker:
                 reply = {"fault": str(fault)}
             except Exception as error:  # whatever the candidate raises is reported
                 reply = {"error": describe(error, self.directory)}
-            if request.get("release", request.get("how") in WATCHED):
+            if request.get("how") in WATCHED:
                 _release_cache()
             self.channel.send(reply)
 
@@ -139,8 +130,7 @@ class Worker:
         ``sanitized`` (the same, with every access checked in Triton's interpreter), ``reversed`` (watched,
         with programs in reverse order in the interpreter), one of ``STATES`` (watched, in those of
         ``kernelllm_runtime.states``), ``no kernels`` (watched, with launches skipped), or ``timed`` (on a GPU,
-        behind ``flushes`` overwrites of L2). With ``release``, as in ``loop`` and ``share``, the cache of GPU
-        memory is released afterwards, so an untimed call comes first, which allocates it anew.
+        behind ``flushes`` overwrites of L2).
         """
         call, inputs = self._call(request["inputs"], request.get("grad"))
         before, around = self.launches.count, surroundings.present()
@@ -149,8 +139,6 @@ class Worker:
         required = {name: tensor.requires_grad for name, tensor in given.items()}
         report: dict[str, Any] = {}
         if request["how"] == "timed":
-            if request["release"]:
-                self._allocate_anew(call)
             torch.cuda.reset_peak_memory_stats()
             held = _bytes_of("allocated")["current"]
             with self.coverage.left_out():
@@ -200,8 +188,6 @@ class Worker:
     def loop(self, request: dict[str, Any]) -> dict[str, Any]:
         """Times many calls, with their backward passes if asked, see ``GpuClock.many``; writes what the last one gave."""
         calls = [self._call(inputs, request.get("grad"))[0] for inputs in request["inputs"]]
-        if request["release"]:
-            self._allocate_anew(calls[0])
         with self.coverage.left_out():
             outputs, events = self.clock.many(calls, request["count"], request["flushes"])
         structure, flat = flatten(outputs)
@@ -212,8 +198,6 @@ class Worker:
     def share(self, request: dict[str, Any]) -> dict[str, Any]:
         """Measures the ms that a call takes on the GPU, and those that the candidate's own launches take."""
         call, _ = self._call(request["inputs"])
-        if request["release"]:
-            self._allocate_anew(call)
         with self.launches.timed() as spans, self.coverage.left_out():
             _, microseconds = self.clock.one(call, request["flushes"])
         return {"own": milliseconds(spans), "all": microseconds / 1000.0}
@@ -297,12 +281,6 @@ class Worker:
         named = {k: v for k, v in {**arguments, **self.state_tensors}.items() if isinstance(v, torch.Tensor)}
         return BothPasses(call, named, grad, self._tensor, self.waiting), arguments
 
-    def _allocate_anew(self, call: Callable[[], Any]) -> None:
-        """Makes an untimed call, which leaves its memory to the next one, and waits, see ``GpuClock.settle``."""
-        self.clock.flush(1)  # now: its buffer must not lie in that memory
-        call()
-        self.clock.settle()
-
     def _condition(self, how: str, inputs: dict[str, Any]) -> contextlib.AbstractContextManager[object]:
         if how in STATES:
             tensors = [value for value in inputs.values() if isinstance(value, torch.Tensor)]
@@ -381,23 +359,21 @@ class Worker:
 
     def _value(self, value: Any) -> Any:
         """Converts a JSON value from the judge to what the candidate gets."""
-        if isinstance(value, dict):
-            if "requires_grad" in value:
-                return torch.nn.Parameter(self._tensor(value["buffer"]), value["requires_grad"])
-            if "buffer" in value:
-                return self._tensor(value["buffer"])
-            if "empty" in value:
-                return torch.empty(
-                    value["empty"], dtype=getattr(torch, value["of"]), device=self.block.device
-                )
-            if "tuple" in value:
-                return tuple(self._value(item) for item in value["tuple"])
-            if "list" in value:
-                return read_only_list(map(self._value, value["list"]), self.asked)
-            if "dtype" in value:
-                return getattr(torch, value["dtype"])
-            if "float" in value:
-                return float(value["float"])
+        match value:
+            case {"buffer": buffer, "requires_grad": required}:
+                return torch.nn.Parameter(self._tensor(buffer), required)
+            case {"buffer": buffer}:
+                return self._tensor(buffer)
+            case {"empty": shape, "of": dtype}:
+                return torch.empty(shape, dtype=getattr(torch, dtype), device=self.block.device)
+            case {"tuple": items}:
+                return tuple(map(self._value, items))
+            case {"list": items}:
+                return read_only_list(map(self._value, items), self.asked)
+            case {"dtype": dtype}:
+                return getattr(torch, dtype)
+            case {"float": number}:
+                return float(number)
         return value
 
     def _prepare_triton(self) -> None:
