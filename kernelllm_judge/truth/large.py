@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from kernelllm_judge.core.arguments import nested
-from kernelllm_judge.core.records import TensorSpec
 from kernelllm_judge.core.stages import RUNNING
 from kernelllm_judge.findings import OriginalError
 from kernelllm_judge.shared.leaves import flatten
 from kernelllm_judge.truth import calls
-from kernelllm_judge.truth.acceptance import Trial
 from kernelllm_judge.truth.agreement import agrees, every
 from kernelllm_judge.truth.inputs import Inputs
 from kernelllm_judge.truth.numerics import Expected
 from kernelllm_judge.truth.originals import Modules, Originals
-from kernelllm_judge.truth.prepared import Piece, PreparedProbe, Sliced, bytes_of, form_of, tensors_of_call
+from kernelllm_judge.truth.prepared import PreparedProbe, Sliced, bytes_of, form_of, tensors_of_call
 from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.slices import Slicing, equal_to_half, find_slicing, in_slices
 from kernelllm_judge.truth.stress import PLANTED, TRANSFORMS
@@ -30,10 +27,6 @@ from kernelllm_judge.truth.unsupported import (
     refuse_incomparable,
     updated_buffers,
 )
-from kernelllm_judge.truth.variations import allows_nonfinite, vary
-
-STRIPED = frozenset({"stress", "nonfinite"})
-"""Rules whose probes change rows, so that one call can hold the rows of several."""
 
 Comparable = Callable[[Probe, Modules, dict[str, Any], Any], tuple[Any, list[torch.Tensor]]]
 """``ReferenceOutputs.comparable``."""
@@ -95,15 +88,10 @@ class LargeCalls:
         slicing = sliced.slicing
         first, second, *_ = slicing.slices()
         unchanged = slicing.cut(drawn, first)
-        if probe.stripes:
-            # Not the tensors themselves, which the user's callable may return again.
-            arguments = {k: v.clone() if k in slicing.names else v for k, v in drawn.items()}
-            pieces = self._stripe(probe, modules, arguments, slicing)
-        else:
-            case = self._originals.subject.case(probe.case)
-            changes = self._inputs.changes(case, probe, modules, drawn, lambda some: slicing.cut(some, first))
-            arguments = self._inputs.changed(drawn, changes)
-            pieces = tuple(Piece(rows) for rows in slicing.slices())
+        case = self._originals.subject.case(probe.case)
+        changes = self._inputs.changes(case, probe, modules, drawn, lambda some: slicing.cut(some, first))
+        arguments = self._inputs.changed(drawn, changes)
+        pieces = tuple(slicing.slices())
 
         kept: list[torch.Tensor] = []
         """The whole call's outputs, where a slice's differ: libraries choose other algorithms for other sizes."""
@@ -131,14 +119,12 @@ class LargeCalls:
             """Raises ``OriginalError`` unless the original gives the same for all rows together."""
             outputs, policy = run_all(arguments), self._originals.policy
 
-            def pairs(each: Iterable[slice]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-                return in_slices(each, outputs, lambda rows: run_all(slicing.cut(arguments, rows)))
+            def pairs() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+                return in_slices(pieces, outputs, lambda rows: run_all(slicing.cut(arguments, rows)))
 
-            each = (piece.rows for piece in pieces)
-            if every(a.shape == b.shape and agrees(a, b, policy) for a, b in pairs(each)):
+            if every(a.shape == b.shape and agrees(a, b, policy) for a, b in pairs()):
                 return
-            # Where all inputs are equal, say, a stripe may hold nothing but rounding errors; a slice holds more.
-            if not every(equal_to_half(leaf, whole) for leaf, whole in pairs(slicing.slices())):
+            if not every(equal_to_half(leaf, whole) for leaf, whole in pairs()):
                 raise OriginalError(
                     f"the original treats each row by itself for the inputs given, but not at {probe.describe()}; "
                     "declare `dims` that reach lower, so that smaller inputs can be tried"
@@ -161,53 +147,3 @@ class LargeCalls:
         if sliced is None:
             return drawn
         return sliced.slicing.cut(drawn, next(sliced.slicing.slices()))
-
-    def merged(self, probes: Sequence[Probe]) -> list[Probe]:
-        """Returns probes with those merged that can share a call, each in rows of its own.
-
-        Call it when a probe of the case has been prepared: then it is known where rows are independent.
-        """
-        left: list[Probe] = []
-        groups: defaultdict[Probe, list[Probe]] = defaultdict(list)
-        for probe in probes:
-            sliced = self._sliced.get((probe.case, probe.sizes))
-            inputs = self._originals.subject.case(probe.case).domain.inputs
-            tensors = {name for name, value in inputs.items() if isinstance(value, TensorSpec)}
-            if sliced and probe.rule in STRIPED and tensors == sliced.slicing.names:
-                groups[replace(probe, stress="", seed=0)].append(probe)
-            else:
-                left.append(probe)
-        for group in groups.values():
-            sliced = self._sliced[group[0].case, group[0].sizes]
-            assert sliced is not None
-            for start in range(0, len(group), sliced.slicing.rows):
-                some = group[start : start + sliced.slicing.rows]
-                left.append(replace(some[0], stress="", stripes=tuple(probe.stress for probe in some)))
-        return left
-
-    def _stripe(
-        self, probe: Probe, modules: Modules, drawn: dict[str, Any], slicing: Slicing
-    ) -> tuple[Piece, ...]:
-        """Changes inputs in place, each stripe of rows in another way, as far as the original accepts it."""
-        pieces: list[Piece] = []
-        for rows, kind in zip(slicing.stripes(len(probe.stripes)), probe.stripes, strict=True):
-            some = slicing.cut(drawn, rows)
-            few = slice(0, min(slicing.step, rows.stop - rows.start))
-            case = self._originals.subject.case(probe.case)
-            tried = slicing.cut(some, few)
-            trial = self._originals.trial(case, modules.perturbed, tried, lambda _: modules.exact)
-
-            def accepts(
-                arguments: dict[str, Any],
-                names: Collection[str],
-                trial: Trial = trial,
-                few: slice = few,
-                nonfinite: bool = allows_nonfinite(kind),
-            ) -> bool:
-                return trial.accepts_inputs(slicing.cut(arguments, few), names, nonfinite)
-
-            changes = vary(some, kind, probe.seed, (), accepts)
-            for name, change in changes.items():
-                drawn[name][rows].copy_(change(some[name]))
-            pieces += [Piece(each, kind if changes else "") for each in slicing.slices(rows)]
-        return tuple(pieces)

@@ -201,13 +201,13 @@ class ReferenceOutputs:
             self._originals.forget()
 
     def asked(self, probes: Sequence[Probe]) -> list[Probe]:
-        """Returns the probes that are asked, see ``Exhaustion.asked``, and some of them merged, see ``LargeCalls.merged``.
+        """Returns the probes that are asked, see ``Exhaustion.asked``.
 
         Raises:
             OriginalError: the original fails.
         """
         with self._preparing:
-            return self._large.merged(self._exhaustion.asked(probes))
+            return self._exhaustion.asked(probes)
 
     def _find(self, probe: Probe) -> PreparedProbe | None:
         with self._keeping:

@@ -19,15 +19,6 @@ Mark = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Rows of a call whose expected outputs are computed when they are needed."""
-
-    rows: slice
-    stress: str = ""
-    """How the inputs of these rows are changed, where each stripe's are changed in another way."""
-
-
-@dataclass(frozen=True)
 class Sliced:
     """The reference outputs of a large probe, computed piece by piece, see ``slices``."""
 
@@ -35,8 +26,8 @@ class Sliced:
     """How the leaves nest, see ``shared.structure``."""
     original: tuple[torch.Tensor, ...]
     """The leaves' shapes, strides and dtypes: tensors on the meta device."""
-    pieces: tuple[Piece, ...]
-    """Cover all rows."""
+    pieces: tuple[slice, ...]
+    """Rows whose expected outputs are computed when they are needed; they cover all."""
     expect: Callable[[slice, bool], Expected] = field(repr=False)
     """Computes the expected outputs of some rows, closely or not, see ``Truth.expected``."""
     expect_strictly: Callable[[slice], Expected | None] = field(repr=False)
@@ -48,13 +39,13 @@ class Sliced:
     secret: int = field(default_factory=lambda: secrets.randbits(62), repr=False)
     """The seed of fingerprints, which no candidate must know."""
 
-    def marks(self, pieces: Sequence[Piece], outputs: Sequence[torch.Tensor]) -> list[Mark]:
+    def marks(self, pieces: Sequence[slice], outputs: Sequence[torch.Tensor]) -> list[Mark]:
         """Returns what identifies a candidate's outputs in the rows of each piece."""
-        parts = [output[piece.rows] for piece in pieces for output in outputs]
+        parts = [output[rows] for rows in pieces for output in outputs]
         found = iter(fingerprints(parts, self.secret))
-        return [(piece.rows.start, *(next(found) for _ in outputs)) for piece in pieces]
+        return [(rows.start, *(next(found) for _ in outputs)) for rows in pieces]
 
-    def remember(self, right: Mapping[Mark, Piece], outputs: Sequence[torch.Tensor]) -> None:
+    def remember(self, right: Mapping[Mark, slice], outputs: Sequence[torch.Tensor]) -> None:
         """Notes the outputs of pieces that were found right.
 
         Only what still has its mark: what was compared was the same, unless it changed twice meanwhile.

@@ -6,7 +6,6 @@ instead of several float64 copies of everything.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,17 +42,10 @@ class Slicing:
         """Returns the arguments of a call for some of the rows: views."""
         return {k: v[rows] if k in self.names else v for k, v in arguments.items()}
 
-    def slices(self, rows: slice | None = None) -> Iterator[slice]:
-        """Yields all slices, or those of a range of rows."""
-        start, stop, _ = (rows or slice(None)).indices(self.rows)
-        for first in range(start, stop, self.step):
-            yield slice(first, min(first + self.step, stop))
-
-    def stripes(self, count: int) -> list[slice]:
-        """Returns ``count`` ranges of nearly equal size that cover all rows; fewer where there are fewer rows."""
-        count = min(count, self.rows)
-        bounds = [self.rows * i // count for i in range(count + 1)]
-        return [slice(a, b) for a, b in itertools.pairwise(bounds)]
+    def slices(self) -> Iterator[slice]:
+        """Yields all slices."""
+        for first in range(0, self.rows, self.step):
+            yield slice(first, min(first + self.step, self.rows))
 
 
 def find_slicing(

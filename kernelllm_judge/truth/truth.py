@@ -108,11 +108,7 @@ class Truth:
             ]
             found = replace(found, bounds=tuple(widened))
         for number, bounds in enumerate(found.bounds):
-            if (
-                isinstance(bounds, ErrorBounds)
-                and bounds.ruler.peak
-                and not (probe.stress or probe.stripes or probe.directed)
-            ):
+            if isinstance(bounds, ErrorBounds) and bounds.ruler.peak and not (probe.stress or probe.directed):
                 self._sizes.setdefault((probe.case, number), bounds.ruler.peak)
         expected, start = [], 0
         for structure, own in groups:
