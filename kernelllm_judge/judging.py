@@ -310,7 +310,7 @@ class Judge:
             return
         from kernelllm_judge.addresses.certify import certify  # imports z3
 
-        compiler = contextlib.nullcontext(judging)
+        compiler: contextlib.AbstractContextManager[Judging] = contextlib.nullcontext(judging)
         if self.device.type == "cpu":
             compiler = self._compilers.loaded(candidate.source, references, findings)
         with findings.durations.part("addresses"):

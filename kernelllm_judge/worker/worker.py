@@ -313,9 +313,9 @@ class Worker:
 
     def _write(self, flat: list[Any], call: Callable[[], Any], request: dict[str, Any]) -> None:
         """Copies outputs and gradients to their buffers where shape and dtype match; the judge rejects all others."""
-        both = isinstance(call, BothPasses)
         pairs = [*zip(flat, request["outputs"], strict=False)]
-        pairs += zip(call.gradients, request["grad"]["buffers"], strict=False) if both else ()
+        if isinstance(call, BothPasses):
+            pairs += zip(call.gradients, request["grad"]["buffers"], strict=False)
         for leaf, description in pairs:
             buffer = self.decoder.tensor(description)
             if type(leaf) is torch.Tensor and leaf.shape == buffer.shape and leaf.dtype == buffer.dtype:
