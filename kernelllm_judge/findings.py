@@ -43,8 +43,9 @@ class Durations:
             self.seconds[name] = self.seconds.get(name, 0.0) + own
 
     def add(self, name: str, seconds: float) -> None:
-        """Adds seconds that were measured elsewhere, outside all parts."""
-        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+        """Adds seconds that were measured elsewhere, outside all parts, if there are any."""
+        if seconds:
+            self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
     def rounded(self) -> dict[str, float]:
         """Returns the seconds to the millisecond, the longest first."""

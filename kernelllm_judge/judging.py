@@ -100,8 +100,7 @@ class Judge:
             gpu_uuid: names the GPU's lock.
             gpu_memory: bytes of GPU memory that all judges of this GPU may take together; 0: nearly all of it.
             isolation: how workers are isolated; by default as well as this machine allows.
-            policy: thresholds other than the published ones, for tests of the judge itself.
-            rules: rules other than the published ones, for tests of the judge itself.
+            policy: thresholds other than the published ones, for tests of the judge itself; so are ``rules``.
             in_stage: gives the context for each stage in which the user's original runs.
         """
         self.environment = environment
@@ -116,7 +115,7 @@ class Judge:
         cpu = torch.device("cpu")
         if self.device.type == "cuda":
             server = ForkServer("cuda", self.isolation)
-            self._leases = Leases(gpu_uuid, gpu_memory, self.policy)
+            self._leases = Leases(gpu_uuid, gpu_memory)
             self._workers = Workers(
                 server, self.device, deadline, GpuBlockPool(self.device), self._timer.released
             )
@@ -159,25 +158,16 @@ class Judge:
         """
         start = time.perf_counter()
         lending = Lending(self._leases, self._reference_outputs(criteria))
-        compiler = self._timer.warm_up() if criteria.timing and self._leases else 0.0
-        waited, alone = 0.0, False
-        while True:
+        waited = 0.0
+        for alone in (False, True):
             with lending.lease(alone=alone) as leased:
                 outcome = self._judged(candidate, criteria, leased)
                 waited += leased.waited
-            if not outcome.out_of_memory:
-                break
-            if leased.nearly_all and lending.take_less():
-                alone = False
-            elif not leased.all:
-                alone = True
-            else:
+            if not outcome.out_of_memory or leased.all:
                 break
         reason = outcome.reason + (lending.what_would_do() if outcome.out_of_memory else "")
         findings = outcome.findings
-        for part, seconds in (("waiting for memory", waited), ("torch.compile", compiler)):
-            if seconds:
-                findings.durations.add(part, seconds)
+        findings.durations.add("waiting for memory", waited)
         return Verdict(
             verdict=outcome.verdict,
             stage=outcome.stage,
@@ -206,12 +196,19 @@ class Judge:
             return Measured(error="there is no GPU to measure on")
         findings = Findings({})
         times: tuple[CaseTime, ...] = ()
-        lending = Lending(self._leases, self._reference_outputs(criteria))
+        references = self._reference_outputs(criteria)
+        workers = replace(self._workers, seconds=min(self._workers.seconds, LONGEST_MEASURED))
+        what = candidate.source, criteria.subject.cases, (), self.policy
+        plans = partial(make_plans, *what, on_gpu=True, seed=PUBLIC_SEED, nonfinite=False)
+        lending = Lending(self._leases, references)
         for alone in (False, True):
             error = ""
             try:
-                with lending.lease(alone=alone, only_timed=True) as leased:
-                    times = self._times(candidate, criteria, findings, leased)
+                with (
+                    lending.lease(alone=alone, only_timed=True) as leased,
+                    workers.loaded(candidate.source, references, findings, leased) as judging,
+                ):
+                    times = tuple(self._timer.time_alone(judging, p.case.name, p.sizes) for p in plans())
             except ENDS as end:
                 error = whole(end) or type(end).__name__
                 if isinstance(end, OutOfMemory | torch.cuda.OutOfMemoryError) and not leased.all:
@@ -219,24 +216,6 @@ class Judge:
             break
         spent = sum(findings.durations.seconds.get(part, 0.0) for part in ("calls", "timing"))
         return Measured(times, error, round(spent, 3))
-
-    def _times(
-        self, candidate: Candidate, criteria: Criteria, findings: Findings, leased: Lease
-    ) -> tuple[CaseTime, ...]:
-        """Returns a candidate's times, one for each case. Raises as ``Timer.time_alone``."""
-        plans = make_plans(
-            candidate.source,
-            criteria.subject.cases,
-            (),
-            self.policy,
-            on_gpu=True,
-            seed=PUBLIC_SEED,
-            nonfinite=False,
-        )
-        references = self._reference_outputs(criteria)
-        workers = replace(self._workers, seconds=min(self._workers.seconds, LONGEST_MEASURED))
-        with workers.loaded(candidate.source, references, findings, leased) as judging:
-            return tuple(self._timer.time_alone(judging, plan.case.name, plan.sizes) for plan in plans)
 
     def _judged(self, candidate: Candidate, criteria: Criteria, leased: Lease) -> Outcome:
         """Judges with a lease; again, in fresh processes, where a signal ended one: it may have come from outside."""
@@ -292,17 +271,15 @@ class Judge:
                 raise Decision("inconclusive", "correctness", findings.undecided)
             examine_decisions(judging, candidate.source, plans, self.rules, self._timer, beside)
             if timed:
-                counted = [plan for plan in plans if plan.case.name in findings.cases]
                 short = {
                     plan.case.name: self._timer.time_plan(judging, plan, plan.sizes, self.rules)
-                    for plan in counted
+                    for plan in plans
+                    if plan.case.name in findings.cases
                 }
             self._certify(candidate, plans, references, judging)
         require_compiled(self.environment.arch, findings)
         for plan in plans:
             if who := short.get(plan.case.name):
-                if not leased.all:
-                    raise untimed(plan, who)
                 judging.allocator.closed.wait(RELEASE_SECONDS)
                 self._time_smaller(candidate, plan, references, findings, leased, criteria.baseline, who)
         if timed:
@@ -329,17 +306,13 @@ class Judge:
         self, candidate: Candidate, plans: list[Plan], references: ReferenceOutputs, judging: Judging
     ) -> None:
         """Looks at where addresses lie, in a worker that compiles. Last, because host code runs without values for it."""
-        findings = judging.findings
-        if "addresses" not in findings.rules:
+        if "addresses" not in (findings := judging.findings).rules:
             return
         from kernelllm_judge.addresses.certify import certify  # imports z3
 
-        own = self.device.type == "cuda"
-        compiler = (
-            contextlib.nullcontext(judging)
-            if own
-            else self._compilers.loaded(candidate.source, references, findings)
-        )
+        compiler: contextlib.AbstractContextManager[Judging] = contextlib.nullcontext(judging)
+        if self.device.type == "cpu":
+            compiler = self._compilers.loaded(candidate.source, references, findings)
         with findings.durations.part("addresses"):
             findings.certificate = certify(compiler, plans, self._seed)
 
@@ -365,6 +338,8 @@ class Judge:
         tries = [(sizes, True) for sizes in islice(smaller(plan.case, plan.ranges, plan.sizes), HALVINGS)]
         if not tries and baseline == "eager" and who == JUDGE:
             tries = [(dict(plan.sizes), False)]
+        if not leased.all:  # it is tried with everything first
+            tries = []
         for sizes, compiled in tries:
             torch.cuda.empty_cache()
             with self._workers.loaded(candidate.source, references, findings, leased) as judging:
@@ -372,9 +347,4 @@ class Judge:
             if not who:
                 return
             judging.allocator.closed.wait(RELEASE_SECONDS)
-        raise untimed(plan, who)
-
-
-def untimed(plan: Plan, who: str) -> OutOfMemory:
-    """Returns the decision for a case that could not be timed; ``who`` is from ``Timer.time_plan``."""
-    return OutOfMemory(f"in {who} to time case {plan.case.name}", "timing")
+        raise OutOfMemory(f"in {who} to time case {plan.case.name}", "timing")

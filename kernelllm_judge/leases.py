@@ -7,18 +7,15 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
 from kernelllm_judge.core.stages import InStage
 from kernelllm_judge.gpu_lock import UNIT, GpuLedger
-from kernelllm_judge.memory import OWN, CallBytes, register_host_memory, release_cache, release_host_cache
+from kernelllm_judge.memory import OWN, CallBytes, release_cache
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.truth.outputs import ReferenceOutputs, Subject
-
-NEARLY_ALL = 0.8
-"""Share of the memory with which a verdict that ran out of it hardly did so for its neighbours."""
 
 SHARE = 0.92
 """Share of the GPU's memory that may be leased at most: processes without a lease hold a little, too. By estimate, eight
@@ -34,8 +31,6 @@ class Lease:
 
     all: bool
     """Whether that is all that this judge may take."""
-    nearly_all: bool = True
-    """Whether more than that would hardly help."""
     worker: int | None = None
     """Bytes that a worker may allocate itself; None: no budget is set."""
     waited: float = 0.0
@@ -49,19 +44,15 @@ EVERYTHING = Lease(True)
 class Leases:
     """Leases memory of the GPU that this process uses. Thread-safe."""
 
-    def __init__(self, gpu_uuid: str, gpu_memory: int, policy: Policy) -> None:
+    def __init__(self, gpu_uuid: str, gpu_memory: int) -> None:
         """Prepares leases; each is taken by ``hold``.
 
-        Args:
-            gpu_memory: bytes that all judges of this GPU may take together; 0: nearly all of it.
-            policy: how calls are cut.
+        ``gpu_memory`` is the bytes that all judges of this GPU may take together; 0: nearly all of it.
         """
         total = torch.cuda.get_device_properties(0).total_memory
-        self._policy = policy
         self._limited = gpu_memory > 0
         if self._limited:
             torch.cuda.set_per_process_memory_fraction(min(1.0, gpu_memory / total))
-        register_host_memory()
         self._ledger = GpuLedger(gpu_uuid, gpu_memory or min(total - OWN, int(SHARE * total)))
 
     @property
@@ -70,21 +61,17 @@ class Leases:
         return self._ledger.budget
 
     @contextlib.contextmanager
-    def hold(
-        self, call: CallBytes | None, *, alone: bool, on_host: bool, only_timed: bool = False
-    ) -> Iterator[Lease]:
+    def hold(self, call: CallBytes | None, *, alone: bool, only_timed: bool = False) -> Iterator[Lease]:
         """Waits for a lease for a verdict on such calls, and holds it.
 
         Args:
             call: what a call takes; None: unknown, so everything is leased.
             alone: whether to lease everything.
-            on_host: whether the inputs of calls lie in the host's memory.
             only_timed: whether the candidate is not judged.
         """
         needed = self.budget
         if call is not None and not alone:
-            usual = call.to_time() if only_timed else call.usual()
-            needed = call.least(self._policy, self.budget) if on_host else usual
+            needed = call.to_time() if only_timed else call.usual()
         start = time.perf_counter()
         with self._ledger.lease(needed) as leased:
             waited = time.perf_counter() - start
@@ -92,21 +79,13 @@ class Leases:
             if self._limited:
                 worker = max(UNIT, leased - OWN // 2 - (0 if call is None else call.shared))
             try:
-                yield Lease(leased + UNIT > self.budget, leased > NEARLY_ALL * self.budget, worker, waited)
+                yield Lease(leased + UNIT > self.budget, worker, waited)
             finally:
                 release_cache(0 if self._limited else CACHED)
-                if on_host:
-                    release_host_cache()
-
-    def fits(self, call: CallBytes) -> bool:
-        """Whether a verdict with its inputs in the host's memory would have enough."""
-        return call.least(self._policy, self.budget) <= self.budget
 
     def what_would_do(self, call: CallBytes) -> str:
         """Says how much memory would do, if that is more than may be used; else empty."""
-        least = call.least(self._policy, self.budget)
-        needed = next((n for n in (least, call.usual()) if n > self.budget), 0)
-        if not needed:
+        if (needed := call.usual()) <= self.budget:
             return ""
         return f"; about {needed / 2**30:.0f} GiB would do, and {self.budget / 2**30:.0f} GiB may be used"
 
@@ -133,35 +112,18 @@ class Lending:
         if self._leases is None:
             yield EVERYTHING
             return
-        call = self._known_call()
-        on_host = call is not None and self._references.on_host
-        with self._leases.hold(call, alone=alone, on_host=on_host, only_timed=only_timed) as lease:
+        with self._leases.hold(self._call, alone=alone, only_timed=only_timed) as lease:
             try:
                 yield lease
             finally:
-                if call is not None:
+                if self._call is not None:
                     self._references.forget()
-
-    def _known_call(self) -> CallBytes | None:
-        """Returns what a call takes: until calls were cut, rows of inputs in the host's memory may depend on each other."""
-        if self._call is None or not self._references.on_host or self._references.cuts:
-            return self._call
-        return replace(self._call, rows=False)
-
-    def take_less(self) -> bool:
-        """Keeps large inputs in the host's memory; returns whether that is new, and is enough.
-
-        A run without data tells neither what an operation allocates itself nor whether rows depend on each other.
-        """
-        if self._leases is None or self._call is None or self._references.on_host:
-            return False
-        self._call = self._references.keep_on_host()
-        return self._leases.fits(self._call)
 
     def what_would_do(self) -> str:
         """Says how much memory would do, see ``Leases.what_would_do``; empty where that is not known."""
-        call = self._known_call()
-        return "" if self._leases is None or call is None else self._leases.what_would_do(call)
+        if self._leases is None or self._call is None:
+            return ""
+        return self._leases.what_would_do(self._call)
 
 
 KEPT = 6

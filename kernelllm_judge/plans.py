@@ -175,7 +175,7 @@ def plan_case(supported: SupportedCase, rules: Sequence[Rule]) -> Plan:
         supported.ranges,
         sizes,
         tuple(interpreted),
-        stress_sizes(supported)[0],
+        stress_sizes(supported),
         supported.nonfinite,
         supported.limits.elements,
         substitutes,

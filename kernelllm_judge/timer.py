@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,8 +22,7 @@ from kernelllm_judge.run.right_before import RightBefore
 from kernelllm_judge.shared.clock import GpuClock
 from kernelllm_judge.timing.baselines import OriginalCalls, forward_and_backward, forward_pass
 from kernelllm_judge.timing.measure import CandidateRunner, measure, measure_alone
-from kernelllm_judge.timing.roofline import Roofline, measure_roofline, warm_up_roofline
-from kernelllm_judge.truth.compiled import WarmCompiler
+from kernelllm_judge.timing.roofline import Roofline, measure_roofline
 from kernelllm_judge.truth.gradients import Gradients
 from kernelllm_judge.truth.prepared import PreparedProbe
 from kernelllm_judge.truth.probes import Probe
@@ -51,20 +49,7 @@ class Timer:
         self._seed = seed
         self._clock = GpuClock()
         self._roofline: Roofline | None = None
-        self._compiler = WarmCompiler(torch.device("cuda", 0))
         self._holds = _Holds()
-
-    def warm_up(self) -> float:
-        """Does once what timing needs, before a lease is taken, and returns its seconds; keeps no memory."""
-        took = self._compiler.warm_up(self.sharing)
-        if took:
-            start = time.perf_counter()
-            # Who has no memory even for this will say so when the verdict needs it.
-            with contextlib.suppress(torch.cuda.OutOfMemoryError), self.sharing():
-                warm_up_roofline()
-                torch.cuda.empty_cache()
-            took += time.perf_counter() - start
-        return took
 
     @contextlib.contextmanager
     def sharing(self) -> Iterator[None]:
@@ -142,9 +127,7 @@ class Timer:
         """
         references, durations = judging.references, judging.findings.durations
         first = self._seed + SEED
-        # Two sets of large weights may be too many.
-        weights = first if references.on_host else None
-        probes = [Probe(case, tuple(sizes.items()), first + i, weights=weights) for i in range(2)]
+        probes = [Probe(case, tuple(sizes.items()), first + i) for i in range(2)]
         prepared = []
         for probe in probes:
             with self.sharing(), durations.part("reference outputs"):
@@ -154,14 +137,13 @@ class Timer:
         for rule in rules:
             with self.sharing(), durations.part("checks"):
                 rule.check_run(run)
-        arguments = run.uploaded.placed(prepared[0])
-        original = self._compiled(judging, prepared[0], arguments) if compiled else None
+        original = self._compiled(judging, prepared[0]) if compiled else None
         with self._alone(durations):
             uploaded = upload(judging, prepared[0])
             run = ProbeRun(judging, prepared[0], uploaded, {})
             for rule in rules:
                 rule.check_device_work(run)
-            calls = forward_pass(prepared[0], uploaded.placed(prepared[0]), original)
+            calls = forward_pass(prepared[0], original)
             forward = self._timed(run, prepared, rules, calls)
         if not references.subject.case(case).domain.grad:
             return (forward,)
@@ -171,12 +153,11 @@ class Timer:
                 gradients.append(references.gradients(each))
         if gradients[0].form != gradients[1].form:  # which of them flow depends on values
             prepared, gradients = prepared[:1], gradients[:1]
-        original = self._compiled(judging, prepared[0], arguments, gradients[0]) if compiled else None
+        original = self._compiled(judging, prepared[0], gradients[0]) if compiled else None
         with self._alone(durations):
             backward = upload_backward(judging, prepared[0], gradients[0], gradients[0].names)
             run = ProbeRun(judging, prepared[0], backward.uploaded, {})
-            arguments = backward.uploaded.placed(prepared[0])
-            calls = forward_and_backward(prepared[0], arguments, original, gradients[0])
+            calls = forward_and_backward(prepared[0], original, gradients[0])
             return forward, self._timed(run, prepared, rules, calls, list(map(backward.of, gradients)))
 
     def time_alone(self, judging: Judging, case: str, sizes: Mapping[str, int]) -> CaseTime:
@@ -197,7 +178,7 @@ class Timer:
                 prepared = references.prepare_to_time(Probe(case, tuple(sizes.items()), PUBLIC_SEED))
             with durations.part("calls"):
                 uploaded = run_probe(judging, prepared).uploaded
-            calls = forward_pass(prepared, uploaded.placed(prepared), None)
+            calls = forward_pass(prepared, None)
             if references.subject.case(case).domain.grad:
                 with durations.part("inputs"):
                     gradients = references.gradients_to_time(prepared)
@@ -205,7 +186,7 @@ class Timer:
                 uploaded = backwards[0].uploaded
                 with durations.part("calls"):  # compiles, beside others
                     call(judging, uploaded, prepared, judging.first_run, grad=backwards[0].request)
-                calls = forward_and_backward(prepared, uploaded.placed(prepared), None, gradients)
+                calls = forward_and_backward(prepared, None, gradients)
         with self._alone(durations):
             flush_us = self._clock.flush_us()
             runner = CandidateRunner(judging, uploaded, [prepared], lambda *call: None, flush_us, backwards)
@@ -224,12 +205,11 @@ class Timer:
         self,
         judging: Judging,
         prepared: PreparedProbe,
-        arguments: dict[str, Any],
         gradients: Gradients | None = None,
     ) -> Callable[..., Any] | None:
         """Returns what ``torch.compile`` makes of the original, see ``CompiledOriginals.compile``."""
         with judging.findings.durations.part("torch.compile"):
-            return judging.references.compiled.compile(prepared, arguments, self.sharing, gradients)
+            return judging.references.compiled.compile(prepared, self.sharing, gradients)
 
     def _timed(
         self,

@@ -14,48 +14,21 @@ from functools import cached_property
 from typing import Literal
 
 from kernelllm_judge.core.program import program_name
-from kernelllm_judge.core.targets import Case, Domain, Scalar, Target, TensorSpec, is_pin
-from kernelllm_runtime.record import SCHEMA, Record, RecordError, SchemaError
-
-__all__ = [
-    "MAPPED",
-    "SCHEMA",
-    "SIZES_ASKED",
-    "BaselineChoice",
-    "Candidate",
-    "CandidateId",
-    "Case",
-    "Certificate",
-    "Check",
-    "Completion",
-    "Domain",
-    "Environment",
-    "KernelRecord",
-    "Ratio",
-    "Reach",
-    "Record",
-    "RecordError",
-    "Scalar",
-    "SchemaError",
-    "Spread",
-    "Stage",
-    "Status",
-    "Target",
-    "TensorSpec",
-    "Terms",
-    "Timing",
-    "Verdict",
-    "is_pin",
-    "mean_ratio",
-]
+from kernelllm_judge.core.targets import Case as Case
+from kernelllm_judge.core.targets import Domain as Domain
+from kernelllm_judge.core.targets import Scalar as Scalar
+from kernelllm_judge.core.targets import Target as Target
+from kernelllm_judge.core.targets import TensorSpec as TensorSpec
+from kernelllm_judge.core.targets import is_pin as is_pin
+from kernelllm_runtime.record import SCHEMA as SCHEMA
+from kernelllm_runtime.record import Record as Record
+from kernelllm_runtime.record import RecordError as RecordError
+from kernelllm_runtime.record import SchemaError as SchemaError
 
 Status = Literal["accepted", "rejected", "inconclusive"]
 BaselineChoice = Literal["eager", "compile", "best"]
 """What a speedup is measured against: eager, ``torch.compile``, or whichever of them is faster on a case."""
 Stage = Literal["generate", "render", "static check", "compile", "load", "run", "correctness", "timing"]
-
-
-# --------------------------------------------------------------------------- generation
 
 
 @dataclass(frozen=True)
@@ -126,9 +99,6 @@ class Candidate(Record):
     def kernel_hash(self) -> str:
         """Names the kernel module's program, whatever its layout: 64 hex digits."""
         return program_name(self.source)
-
-
-# --------------------------------------------------------------------------- verdicts
 
 
 MAPPED = "names mapped"

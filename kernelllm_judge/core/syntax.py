@@ -16,45 +16,32 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 from kernelllm_runtime.source.syntax import (
-    COMPREHENSIONS,
-    Chain,
-    Import,
-    assigned_names,
-    chain_of,
-    expression,
-    imports_of,
-    is_docstring,
-    parameters,
+    COMPREHENSIONS as COMPREHENSIONS,
 )
-
-__all__ = [
-    "COMPREHENSIONS",
-    "Chain",
-    "Import",
-    "RemovingTransformer",
-    "Substitute",
-    "assigned_names",
-    "binding_counts",
-    "bound_names",
-    "call_name",
-    "chain_of",
-    "constant_int",
-    "defaults",
-    "dotted",
-    "expression",
-    "first_line",
-    "free_name",
-    "imports_of",
-    "is_docstring",
-    "is_jitted",
-    "is_literal",
-    "literal",
-    "parameters",
-    "read_names",
-    "rename",
-    "snake_case",
-    "stored_names",
-]
+from kernelllm_runtime.source.syntax import (
+    Chain as Chain,
+)
+from kernelllm_runtime.source.syntax import (
+    Import as Import,
+)
+from kernelllm_runtime.source.syntax import (
+    assigned_names as assigned_names,
+)
+from kernelllm_runtime.source.syntax import (
+    chain_of as chain_of,
+)
+from kernelllm_runtime.source.syntax import (
+    expression as expression,
+)
+from kernelllm_runtime.source.syntax import (
+    imports_of as imports_of,
+)
+from kernelllm_runtime.source.syntax import (
+    is_docstring as is_docstring,
+)
+from kernelllm_runtime.source.syntax import (
+    parameters as parameters,
+)
 
 Node = TypeVar("Node", bound=ast.AST)
 

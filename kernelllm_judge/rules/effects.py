@@ -47,7 +47,7 @@ def check_inputs_kept(uploaded: Uploaded, prepared: PreparedProbe, findings: Fin
     changed = [
         f"its input `{name}`"
         for name, buffer in uploaded.inputs.items()
-        if not (uploaded.holds(prepared, name) or same_bytes(buffer, prepared.arguments[name].detach()))
+        if not same_bytes(buffer, prepared.arguments[name].detach())
     ]
     changed += [
         f"`self.{name}`"

@@ -44,7 +44,7 @@ class GradientsRule(Rule):
 
     def probes(self, supported: SupportedCase) -> Iterable[Probe]:
         """Returns one probe for each layout of the gradients of outputs."""
-        sizes, _ = stress_sizes(supported)
+        sizes = stress_sizes(supported)
         for number, layout in enumerate(LAYOUTS if supported.case.domain.grad else ()):
             yield supported.probe(self.name, sizes, self.seed + number, incoming=layout)
 

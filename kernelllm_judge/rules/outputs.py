@@ -15,7 +15,7 @@ from kernelllm_judge.truth import exhaust
 from kernelllm_judge.truth.probes import Probe, elements, fit, rows
 from kernelllm_judge.truth.stress import PLANTED, WHOLE_HALVES
 from kernelllm_judge.truth.variations import NAMED, OTHERS_FOR_FIXED, OUT_OF_RANGE, REPEATED
-from kernelllm_judge.truth.weights import ACROSS_ONE, NEGATIVE, OTHER, SIGNED, WITH_NAN
+from kernelllm_judge.truth.weights import ACROSS_ONE, NEGATIVE, SIGNED, WITH_NAN
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ class Values(OutputRule):
 class KindsRule(OutputRule):
     """Base class of rules with one probe for each kind of inputs, weights or attributes."""
 
-    def kinds(self, supported: SupportedCase, cheap: bool) -> Iterable[str]:
-        """Returns the kinds to try; ``cheap`` says whether there may be many, see ``stress_sizes``."""
+    def kinds(self, supported: SupportedCase) -> Iterable[str]:
+        """Returns the kinds to try."""
         return ()
 
     def fields(self, supported: SupportedCase, kind: str) -> dict[str, Any]:
@@ -103,8 +103,8 @@ class KindsRule(OutputRule):
 
     def probes(self, supported: SupportedCase) -> Iterable[Probe]:
         """Returns one probe for each kind."""
-        sizes, cheap = stress_sizes(supported)
-        for number, kind in enumerate(self.kinds(supported, cheap)):
+        sizes = stress_sizes(supported)
+        for number, kind in enumerate(self.kinds(supported)):
             yield supported.probe(self.name, sizes, self.seed + number, **self.fields(supported, kind))
 
 
@@ -118,19 +118,14 @@ class Stress(KindsRule):
         "elsewhere for scaled, shifted, negative, zero, sparse, equal and extreme inputs"
     )
 
-    all_kinds: tuple[str, ...] = (
-        *("×0.0001", "×10000", "shifted", "equal-row", "equal-value", "extreme", "negative", "very negative"),
-        *("zero", WHOLE_HALVES, "mixed-row", "low-row"),
-    )
-    """Kinds of stress (``truth.stress.TRANSFORMS``) where outputs depend on several elements and probes are cheap…"""
-    few_kinds: tuple[str, ...] = (
+    mixed: tuple[str, ...] = (
         *("×0.0001", "×10000", "shifted", "negative", WHOLE_HALVES, "mixed-row", "low-row"),
     )
-    """…and in Triton's interpreter, or where inputs cannot be made small."""
+    """Kinds of stress (``truth.stress.TRANSFORMS``) where outputs depend on several elements."""
 
-    def kinds(self, supported: SupportedCase, cheap: bool) -> Iterable[str]:
+    def kinds(self, supported: SupportedCase) -> Iterable[str]:
         """Returns the kinds of stress."""
-        return self.all_kinds if cheap else self.few_kinds
+        return self.mixed
 
     def probes(self, supported: SupportedCase) -> Iterable[Probe]:
         """Returns one probe for each kind, and those that run all values; ``exhaust.Exhaustion`` says which are asked."""
@@ -146,17 +141,16 @@ def on_gpu(supported: SupportedCase) -> bool:
     return supported.limits.elements > supported.policy.cpu_elements
 
 
-def stress_sizes(supported: SupportedCase) -> tuple[dict[str, int], bool]:
-    """Returns the sizes of stressed inputs, and whether such probes are cheap enough to run many."""
+def stress_sizes(supported: SupportedCase) -> dict[str, int]:
+    """Returns the sizes of stressed inputs."""
     policy, domain = supported.policy, supported.case.domain
-    cheap = on_gpu(supported)
-    most = policy.gpu_stress_elements if cheap else policy.cpu_stress_elements
+    most = policy.gpu_stress_elements if on_gpu(supported) else policy.cpu_stress_elements
     small = fit(supported.case, supported.ranges, most)
     # A dimension of size 1 hides errors along it, and rows of different kinds need several rows.
     sizes = {k: max(v, min(supported.main[k], 2)) for k, v in small.items()}
     if rows(domain, sizes) < policy.stress_rows or elements(domain, sizes) > supported.limits.elements:
         sizes = dict(supported.main)
-    return sizes, cheap and elements(domain, sizes) <= policy.gpu_elements
+    return sizes
 
 
 @dataclass(frozen=True)
@@ -166,7 +160,7 @@ class FixedInputs(KindsRule):
     name = "fixed inputs"
     says = "outputs are right when inputs that are the same at every seed have other values"
 
-    def kinds(self, supported: SupportedCase, cheap: bool) -> Iterable[str]:
+    def kinds(self, supported: SupportedCase) -> Iterable[str]:
         """Returns one kind: other values for all such inputs."""
         return (OTHERS_FOR_FIXED,)
 
@@ -181,7 +175,7 @@ class IntegerInputs(KindsRule):
         "and for all-true and all-false rows"
     )
 
-    def kinds(self, supported: SupportedCase, cheap: bool) -> Iterable[str]:
+    def kinds(self, supported: SupportedCase) -> Iterable[str]:
         """Returns values in the inputs' own range, some beyond it, and numbers that mean something."""
         specs = supported.case.domain.inputs.values()
         dtypes = {spec.dtype for spec in specs if isinstance(spec, TensorSpec)}
@@ -197,7 +191,7 @@ class Weights(KindsRule):
     name = "weights"
     says = "outputs are right for negative and zero weights, and NaN in a weight shows where it does in the original"
 
-    def kinds(self, supported: SupportedCase, cheap: bool) -> Iterable[str]:
+    def kinds(self, supported: SupportedCase) -> Iterable[str]:
         """Returns the kinds of weights."""
         return (SIGNED, WITH_NAN) if supported.nonfinite else (SIGNED,)
 
@@ -213,14 +207,9 @@ class Attributes(KindsRule):
     name = "attributes"
     says = "outputs are right with other values of the attributes that SUPPORTS leaves open"
 
-    all_kinds: tuple[str, ...] = (OTHER, ACROSS_ONE, NEGATIVE)
-    """Kinds of values (``truth.weights``) where probes are cheap…"""
-    few_kinds: tuple[str, ...] = (ACROSS_ONE, NEGATIVE)
-    """…and in Triton's interpreter, or where inputs cannot be made small."""
-
-    def kinds(self, supported: SupportedCase, cheap: bool) -> Iterable[str]:
+    def kinds(self, supported: SupportedCase) -> Iterable[str]:
         """Returns the kinds of values, if there are open attributes."""
-        return (self.all_kinds if cheap else self.few_kinds) if supported.open_attributes else ()
+        return (ACROSS_ONE, NEGATIVE) if supported.open_attributes else ()
 
     def fields(self, supported: SupportedCase, kind: str) -> dict[str, Any]:
         """All open attributes get such values."""
@@ -234,16 +223,10 @@ class Nonfinite(KindsRule):
     name = "nonfinite"
     says = "NaN and infinities in the inputs come out where the original has them"
 
-    apart: tuple[str, ...] = ("NaN", "+inf", "-inf", "whole rows of -inf, and ±inf together")
-    """Values planted in the inputs (``truth.stress.PLANTED``), each in a probe of its own…"""
-    together: tuple[str, ...] = ("NaN and ±inf",)
-    """…or all in one probe, in Triton's interpreter or where inputs cannot be made small."""
-
-    def kinds(self, supported: SupportedCase, cheap: bool) -> Iterable[str]:
-        """Returns the planted values."""
-        planted = (self.apart if cheap else self.together) if supported.nonfinite else ()
-        if planted == self.together:
-            sizes, _ = stress_sizes(supported)
-            if rows(supported.case.domain, sizes) < len(PLANTED[planted[0]]):
-                return (*planted, self.apart[-1])  # for which there is no row
-        return planted
+    def kinds(self, supported: SupportedCase) -> Iterable[str]:
+        """Returns the planted values (``truth.stress.PLANTED``); those for which there is no row are planted apart."""
+        if not supported.nonfinite:
+            return ()
+        together, apart = PLANTED
+        few = rows(supported.case.domain, stress_sizes(supported)) < len(PLANTED[together])
+        return (together, apart) if few else (together,)

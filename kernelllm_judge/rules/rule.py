@@ -94,10 +94,7 @@ class CaseRun:
     @cached_property
     def original(self) -> OriginalCall:
         """What one call of the original does at the same probe."""
-        prepared = self.first.prepared
-        # Another probe may have been uploaded since then.
-        uploaded = self.elsewhere if prepared.on_host else self.first.uploaded
-        return call_original(prepared, uploaded.placed(prepared))
+        return call_original(self.first.prepared)
 
     @cached_property
     def elsewhere(self) -> Uploaded:

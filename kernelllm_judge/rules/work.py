@@ -180,11 +180,9 @@ class DeviceTime(Rule):
 
     def check_device_work(self, run: ProbeRun) -> None:
         """Measures the GPU time of a call and of the kernel launches in it."""
-        hand_over(run.judging, run.prepared)
+        hand_over(run.judging)
         replies = [
-            run.judging.worker.request(
-                "share", inputs=run.uploaded.arguments, flushes=FLUSHES, release=run.prepared.on_host
-            )
+            run.judging.worker.request("share", inputs=run.uploaded.arguments, flushes=FLUSHES)
             for _ in range(CALLS)
         ]
         for reply in replies:
@@ -199,7 +197,7 @@ class DeviceTime(Rule):
         passed = (
             share >= self.share
             or others_us <= self.glue_us
-            or bool(vendor_kinds(call_original(run.prepared, run.uploaded.placed(run.prepared)).operations))
+            or bool(vendor_kinds(call_original(run.prepared).operations))
         )
         took = f"{share:.0%} of a call's {whole * 1000.0:.1f} µs on the GPU"
         broken = f"its own kernels take {took}; torch takes the rest"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,10 +16,9 @@ from kernelllm_judge.memory import is_scarce, ran_out
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.run.module_tree import given_by, module_tree, plain
 from kernelllm_judge.shared.buffers import Allocator, buffer_bytes
-from kernelllm_judge.truth.fingerprint import fingerprint
 from kernelllm_judge.truth.outputs import ReferenceOutputs
-from kernelllm_judge.truth.prepared import PreparedProbe, Sliced
-from kernelllm_judge.truth.probes import Probe, elements
+from kernelllm_judge.truth.prepared import PreparedProbe
+from kernelllm_judge.truth.probes import elements
 
 STRANGE = frozenset({"stress", "nonfinite", "weights", "attributes", "integer inputs"})
 """Rules whose probes have inputs or weights of which decisions may fall otherwise and make no difference."""
@@ -76,32 +75,11 @@ class Uploaded:
     """Parameters and buffers of the module by dotted name."""
     outputs: list[tuple[torch.Tensor, dict[str, Any]]]
     """For each output leaf the judge's view of its buffer, and the description for the worker."""
-    secret: int
-    """The seed of fingerprints, which no candidate must know."""
-    marks: dict[str, tuple[Probe, tuple[int, ...]]] = field(default_factory=dict)
-    """By input: whose values were written last, and their fingerprint. Only of inputs that lie in the host's memory, from
-    where each comparison would have to copy them."""
 
     def write_inputs(self, prepared: PreparedProbe) -> None:
-        """Writes a probe's inputs to their buffers, unless they are known to be there."""
+        """Writes a probe's inputs to their buffers."""
         for name, buffer in self.inputs.items():
-            if self.holds(prepared, name):
-                continue
             buffer.copy_(prepared.arguments[name])
-            if prepared.on_host:
-                self.marks[name] = prepared.probe, fingerprint(buffer, self.secret)
-
-    def holds(self, prepared: PreparedProbe, name: str) -> bool:
-        """Whether the buffer of an input is known to hold a probe's."""
-        written, mark = self.marks.get(name, (None, ()))
-        return written == prepared.probe and mark == fingerprint(self.inputs[name], self.secret)
-
-    def placed(self, prepared: PreparedProbe) -> dict[str, Any]:
-        """Returns the probe's arguments where the original runs: the shared buffers, if its own lie elsewhere.
-
-        What the worker may write to is good enough to time the original, but not to compare with.
-        """
-        return prepared.arguments | self.inputs if prepared.on_host else prepared.arguments
 
 
 @dataclass(frozen=True)
@@ -127,8 +105,6 @@ def run_probe(judging: Judging, prepared: PreparedProbe) -> ProbeRun:
         WorkerDied: the worker process ended.
     """
     uploaded = upload(judging, prepared)
-    if prepared.on_host and isinstance(prepared.expected, Sliced):
-        prepared.expected.confirm(uploaded.placed(prepared))
     return ProbeRun(judging, prepared, uploaded, call(judging, uploaded, prepared, judging.first_run))
 
 
@@ -161,7 +137,7 @@ def upload(
         else:
             plain(arguments, name, value)
     outputs = [allocator.buffer(leaf.shape, leaf.dtype) for leaf in prepared.expected.original]
-    uploaded = Uploaded(arguments, inputs, state, outputs, judging.rng.getrandbits(62))
+    uploaded = Uploaded(arguments, inputs, state, outputs)
     uploaded.write_inputs(prepared)
     reply = judging.worker.request("state", tree=tree, allocator=attachment)
     if "error" in reply:
@@ -192,7 +168,7 @@ def call(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, how: str
     tensors = tensors_of(prepared.module)
     for name in prepared.updates.names:  # an earlier call has updated them
         uploaded.state[name].copy_(tensors[name])
-    hand_over(judging, prepared)
+    hand_over(judging)
     descriptions = [description for _, description in uploaded.outputs]
     probe = prepared.probe
     recorded = "decisions" in judging.findings.rules and not judging.on_gpu and how != "no kernels"
@@ -283,15 +259,10 @@ def poison(buffer: torch.Tensor) -> None:
         buffer.view(-1).view(torch.uint8).fill_(1 if buffer.dtype == torch.bool else 0x5A)
 
 
-def hand_over(judging: Judging, prepared: PreparedProbe) -> None:
-    """Waits until the judge's writes are done: the worker's CUDA streams do not wait for the judge's.
-
-    Where GPU memory is scarce, the worker gets what the judge has cached; it gives its own back after each request.
-    """
+def hand_over(judging: Judging) -> None:
+    """Waits until the judge's writes are done: the worker's CUDA streams do not wait for the judge's."""
     if judging.on_gpu:
         torch.cuda.synchronize()
-        if prepared.on_host:
-            torch.cuda.empty_cache()
 
 
 def tensors_of(module: torch.nn.Module) -> dict[str, torch.Tensor]:

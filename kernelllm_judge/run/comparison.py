@@ -14,10 +14,10 @@ from kernelllm_judge.core.records import Check
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.run.call import Judging, Uploaded, tensors_of
 from kernelllm_judge.truth import numerics
-from kernelllm_judge.truth.agreement import Agree, agrees_together, each_agrees
+from kernelllm_judge.truth.agreement import agrees
 from kernelllm_judge.truth.bounds import ErrorBounds
 from kernelllm_judge.truth.numerics import Difference, Expected
-from kernelllm_judge.truth.prepared import Mark, Piece, PreparedProbe, Sliced
+from kernelllm_judge.truth.prepared import Mark, PreparedProbe, Sliced
 
 EXACTLY = 2
 """Pieces of a large output, among those not seen before, that are always compared with float64."""
@@ -181,7 +181,7 @@ def outputs_pass(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe) 
 
 def _unseen(
     judging: Judging, prepared: PreparedProbe, outputs: Sequence[torch.Tensor], sampled: bool
-) -> dict[Mark, Piece]:
+) -> dict[Mark, slice]:
     """Returns the pieces of a large output, or some of them, but those whose equals were found right before."""
     expected = prepared.expected
     if not isinstance(expected, Sliced):
@@ -197,7 +197,7 @@ def _parts(
     judging: Judging,
     prepared: PreparedProbe,
     outputs: Sequence[torch.Tensor],
-    unseen: Mapping[Mark, Piece],
+    unseen: Mapping[Mark, slice],
     sampled: bool,
 ) -> Iterator[_Part]:
     """Yields what is to be compared with float64: everything, or those pieces of a large output that need it."""
@@ -219,7 +219,7 @@ class _Pieces:
     judging: Judging
     expected: Sliced
     outputs: Sequence[torch.Tensor]
-    unseen: Mapping[Mark, Piece]
+    unseen: Mapping[Mark, slice]
     where: str
 
     def parts(self, exactly: Sequence[Mark]) -> Iterator[_Part]:
@@ -227,41 +227,34 @@ class _Pieces:
         yield from map(self._in_float64, exactly)
         rest = [mark for mark in self.unseen if mark not in exactly]
         self.judging.rng.shuffle(rest)
-        tolerance = self.judging.references.tolerance
-        for agree in (
-            partial(each_agrees, tolerance=tolerance),
-            partial(agrees_together, tolerance=tolerance),
-        ):
-            tried, others = rest[:TRIED], rest[TRIED:]
-            left = self._disagreeing(tried, agree)
-            rest = left + (others if left == tried else self._disagreeing(others, agree))
-        for mark in rest:
+        tried, others = rest[:TRIED], rest[TRIED:]
+        left = self._disagreeing(tried)
+        for mark in left + (others if left == tried else self._disagreeing(others)):
             if not self._strictly_right(mark):
                 yield self._in_float64(mark)
 
     def _in_float64(self, mark: Mark) -> _Part:
-        piece = self.unseen[mark]
-        where = f"{self.where}, {piece.stress} inputs" if piece.stress else self.where
+        rows = self.unseen[mark]
         # One direction hardly moves some of many elements, and honest kernels seldom need more.
-        more = partial(self.expected.expect, piece.rows, True)
-        return _Part(piece.rows, self.expected.expect(piece.rows, False), where, mark, more)
+        more = partial(self.expected.expect, rows, True)
+        return _Part(rows, self.expected.expect(rows, False), self.where, mark, more)
 
-    def _disagreeing(self, marks: Sequence[Mark], agree: Agree) -> list[Mark]:
+    def _disagreeing(self, marks: Sequence[Mark]) -> list[Mark]:
         """Returns the pieces of which some output does not agree with the original's. All of it is read at once."""
-        policy, flags = self.judging.policy, []
+        policy, tolerance, flags = self.judging.policy, self.judging.references.tolerance, []
         for mark in marks:
-            leaves = zip(self._got(mark), self.expected.run(self.unseen[mark].rows), strict=True)
-            flags.append(torch.stack([agree(*leaf, policy) for leaf in leaves]).all())
+            leaves = zip(self._got(mark), self.expected.run(self.unseen[mark]), strict=True)
+            flags.append(torch.stack([agrees(*leaf, policy, tolerance) for leaf in leaves]).all())
         agreed = torch.stack(flags).tolist() if flags else []
         return [mark for mark, right in zip(marks, agreed, strict=True) if not right]
 
     def _strictly_right(self, mark: Mark) -> bool:
         policy, tolerance = self.judging.policy, self.judging.references.tolerance
-        expected = self.expected.expect_strictly(self.unseen[mark].rows)
+        expected = self.expected.expect_strictly(self.unseen[mark])
         return expected is not None and all(
             numerics.compare(leaf, expected, i, policy, tolerance, described=False).passed
             for i, leaf in enumerate(self._got(mark))
         )
 
     def _got(self, mark: Mark) -> list[torch.Tensor]:
-        return [output[self.unseen[mark].rows] for output in self.outputs]
+        return [output[self.unseen[mark]] for output in self.outputs]

@@ -30,12 +30,9 @@ class OriginalCall:
     """Elements of the largest input or output."""
 
 
-def call_original(prepared: PreparedProbe, arguments: dict[str, Any]) -> OriginalCall:
-    """Calls the original with a prepared probe and records what it does.
-
-    ``arguments`` are the probe's, where the original runs.
-    """
-    module = prepared.callable_module()
+def call_original(prepared: PreparedProbe) -> OriginalCall:
+    """Calls the original with a prepared probe and records what it does."""
+    module, arguments = prepared.callable_module(), prepared.arguments
     with torch.no_grad(), OperationWatch(guarded=False) as watch:
         outputs = flatten(module(**nested(arguments)))[1]
     named: dict[str, Any] = {f"self.{k}": v for k, v in module.named_parameters()}

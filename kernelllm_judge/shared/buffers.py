@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import fcntl
+import math
 import mmap
 import os
 import threading
@@ -30,18 +31,13 @@ detect writes."""
 
 def buffer_bytes(shape: Sequence[int], dtype: torch.dtype) -> int:
     """Returns the bytes that a buffer takes in a block, with alignment and the guard zone after it."""
-    count = 1
-    for size in shape:
-        count *= size
+    count = math.prod(shape)
     return -(-max(count * dtype.itemsize, 1) // ALIGNMENT) * ALIGNMENT + GUARD
 
 
 def view(block: torch.Tensor, offset: int, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     """Returns a contiguous tensor at ``offset`` bytes of a uint8 block."""
-    count = 1
-    for size in shape:
-        count *= size
-    return block[offset : offset + count * dtype.itemsize].view(dtype).view(tuple(shape))
+    return block[offset : offset + math.prod(shape) * dtype.itemsize].view(dtype).view(tuple(shape))
 
 
 SPARE = 1 << 20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,9 +10,6 @@ from torch.cuda import Event, synchronize
 
 FLUSH_BYTES = 256 * 1024 * 1024
 """Bytes written between cold calls: several times the L2 of any current GPU."""
-
-CLEARING = 0.1
-"""Seconds in which the driver clears memory that processes have given back: about 3 ms for each GiB, measured up to 12 GiB."""
 
 
 class GpuClock:
@@ -33,15 +29,6 @@ class GpuClock:
     def flush_us(self) -> float:
         """Measures the µs that one overwrite of L2 takes where nothing else runs: the least of several means."""
         return min(self.many([lambda: self.flush(1)], 5)[1][0] for _ in range(5))
-
-    def settle(self) -> None:
-        """Waits until memory that was given back is cleared, which takes bandwidth from what runs meanwhile.
-
-        On an H100 a call of 1,400 µs took 120 µs more after one GiB was given back, and as long as usual 5 ms later; one of
-        4,260 µs took 650 µs more after 6 GiB. Overwrites of L2 hardly show it.
-        """
-        torch.cuda.synchronize()
-        time.sleep(CLEARING)
 
     def one(self, call: Callable[[], Any], flushes: int) -> tuple[Any, float]:
         """Makes one call behind ``flushes`` overwrites of L2. Returns its result, and its time in µs."""

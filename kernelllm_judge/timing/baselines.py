@@ -24,16 +24,12 @@ class OriginalCalls:
     """Bytes that such a call reads and writes, each tensor once."""
 
 
-def forward_pass(
-    prepared: PreparedProbe, arguments: dict[str, Any], compiled: Callable[..., Any] | None
-) -> OriginalCalls:
+def forward_pass(prepared: PreparedProbe, compiled: Callable[..., Any] | None) -> OriginalCalls:
     """Returns calls of the forward pass.
 
-    Args:
-        arguments: the probe's, where the original runs.
-        compiled: what ``torch.compile`` made of the original; None where it does not compile.
+    ``compiled`` is what ``torch.compile`` made of the original; None where it does not compile.
     """
-    eager, given = prepared.callable_module(), nested(arguments)
+    eager, given = prepared.callable_module(), nested(prepared.arguments)
     return OriginalCalls(
         "forward",
         lambda: eager(**given),
@@ -43,12 +39,10 @@ def forward_pass(
 
 
 def forward_and_backward(
-    prepared: PreparedProbe,
-    arguments: dict[str, Any],
-    compiled: Callable[..., Any] | None,
-    gradients: Gradients,
+    prepared: PreparedProbe, compiled: Callable[..., Any] | None, gradients: Gradients
 ) -> OriginalCalls:
-    """Returns calls with their backward passes; ``gradients`` are the probe's, the other arguments as for ``forward_pass``."""
+    """Returns calls with their backward passes; ``gradients`` are the probe's, ``compiled`` is as for ``forward_pass``."""
+    arguments = prepared.arguments
     into = bytes_of(gradient for gradient in gradients.into if gradient is not None)
     return OriginalCalls(
         "forward and backward",
@@ -65,19 +59,13 @@ class Baseline:
     name: str
     call: Callable[[], Any]
     clock: GpuClock
-    released: bool = False
-    """Whether memory is scarce, so that its cache is released while others are timed."""
 
     def cold(self, flushes: int) -> float:
         """Times one call behind ``flushes`` overwrites of L2, in µs."""
-        self.renew()
         return self.clock.one(self.call, flushes)[1]
 
     def renew(self) -> None:
-        """Makes a call that allocates anew where memory is scarce, and waits until what others gave back is cleared."""
-        if self.released:
-            self.call()
-            self.clock.settle()
+        """Has nothing to renew."""
 
     def loop(self, count: int, flushes: int = 0) -> list[float]:
         """Times ``count`` calls in a row, in µs, see ``GpuClock.many``."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -88,8 +88,8 @@ class CandidateRunner:
     def cold(self, flushes: int) -> float:
         """Times one call behind ``flushes`` overwrites of L2, in µs by the worker's CUDA events."""
         self._write()
-        how = {"flushes": flushes, "release": self.written.on_host}
-        reply = call(self.judging, self.uploaded, self.written, "timed", **how, **self._asked())
+        asked = self._asked()
+        reply = call(self.judging, self.uploaded, self.written, "timed", flushes=flushes, **asked)
         took, peak = reply.get("microseconds"), reply.get("peak")
         if not (isinstance(took, float) and 0 < took < 1e9 and isinstance(peak, int)):
             raise WorkerDied("its reply has no valid times")
@@ -102,7 +102,7 @@ class CandidateRunner:
         self._write()
         for buffer, _ in self.uploaded.outputs:
             poison(buffer)
-        hand_over(self.judging, self.written)
+        hand_over(self.judging)
 
     def loop(self, count: int, flushes: int = 0) -> list[float]:
         """Times ``count`` calls in a row, in µs, see ``GpuClock.many``; checks the last one's outputs."""
@@ -113,7 +113,6 @@ class CandidateRunner:
             outputs=outputs,
             count=count,
             flushes=flushes,
-            release=self.written.on_host,
             **self._asked(),
         )
         run = self._run(reply)
@@ -157,18 +156,14 @@ def measure(
     """
     prepared, judging = runner.prepared[0], runner.judging
     policy = judging.policy
-    released, flush_us = prepared.on_host, runner.flush_us
-    eager = Baseline("eager", original.eager, clock, released)
+    flush_us = runner.flush_us
+    eager = Baseline("eager", original.eager, clock)
     implementations: list[timing.Implementation] = [runner, eager]
     if original.compiled is not None:
-        implementations.append(Baseline("compiled", original.compiled, clock, released))
+        implementations.append(Baseline("compiled", original.compiled, clock))
     with torch.no_grad():
         flushes = timing.flushes_to_hide(implementations, flush_us)
-        # Fresh values have a long way from the host's memory, and calls on so many vary little.
-        fewer = replace(policy, timing_calls=1, timing_rounds=timing.FEWEST_ROUNDS)
-        series, flushes = timing.interleave_quietly(
-            implementations, flushes, fewer if released else policy, judging.rng
-        )
+        series, flushes = timing.interleave_quietly(implementations, flushes, policy, judging.rng)
         single = series["kernel"].median
 
         judged, events = timing.by_the_judge(

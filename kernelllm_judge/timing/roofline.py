@@ -123,12 +123,6 @@ def measure_roofline(clock: GpuClock) -> Roofline:
     return Roofline(moved, rates, int(torch.cuda.get_device_properties(0).L2_cache_size))
 
 
-def warm_up_roofline() -> None:
-    """Makes each product of ``measure_roofline`` once: the libraries need a second to set themselves up."""
-    for _, product in _products():
-        product()
-
-
 def _products() -> Iterator[tuple[str, Callable[[], torch.Tensor]]]:
     """Yields the name and a call of a product in each dtype, and of a convolution that is one."""
     for name in ("float32", "float16", "bfloat16"):
@@ -156,7 +150,7 @@ def needed_bytes(prepared: PreparedProbe) -> tuple[int, int]:
     an embedding that no index selects are left out.
     """
     written = sum(leaf.nbytes for leaf in prepared.expected.original)
-    if prepared.on_host or prepared.bytes > DIFFERENTIABLE_BYTES:
+    if prepared.bytes > DIFFERENTIABLE_BYTES:
         return 0, written
     arguments = {
         name: value.detach().requires_grad_()

@@ -56,22 +56,18 @@ class Trial:
     """Builds the original on the CPU, where invalid inputs raise errors and harm nothing; None: it is there."""
     in_stage: InStage = unwatched
     """Gives the context for each run of the original."""
-    place: calls.Change = torch.clone
-    """Returns a copy of an argument on the device of ``module``."""
-    in_float64: Callable[[nn.Module, dict[str, Any]], list[Any]] = calls.run_in_float64
-    """Runs such a copy, see ``calls.run_in_float64``."""
 
     @cached_property
     def usual(self) -> tuple[list[Any], frozenset[str]]:
         """The leaves of the outputs for the unchanged inputs, and the names of torch's operations."""
         with OperationWatch(guarded=False) as watch:
-            leaves = calls.run_original(self.module, self.arguments, self.place)[1]
+            leaves = calls.run_original(self.module, self.arguments)[1]
         return leaves, frozenset(watch.elements)
 
     @cached_property
     def usual_error(self) -> float:
         """The original's own error for the unchanged inputs, see ``_error``: TF32, for example, has few digits."""
-        return _error(self.usual[0], self.in_float64(self.exact(self.module), self.arguments))
+        return _error(self.usual[0], calls.run_in_float64(self.exact(self.module), self.arguments))
 
     def accepts_own(self) -> bool:
         """Whether the original is exact at all, to be found out before the module changes: ``accepts`` compares with that.
@@ -123,14 +119,14 @@ class Trial:
         usual = self.usual[0]
         try:
             with self.in_stage(RUNNING):
-                leaves = calls.run_original(module, arguments, self.place)[1]
+                leaves = calls.run_original(module, arguments)[1]
             if not _same_form(leaves, usual):
                 return False
             if nonfinite:
                 return True
             if not _as_finite(leaves, usual):
                 return False
-            error = _error(leaves, self.in_float64(self.exact(module), arguments))
+            error = _error(leaves, calls.run_in_float64(self.exact(module), arguments))
             if rough:
                 return error <= ROUGHEST
             usual_error = self.usual_error if error > 1 else 1.0

@@ -17,7 +17,6 @@ from kernelllm_judge.core.dispatch_mode import DispatchMode
 from kernelllm_judge.core.seeding import seed_torch
 from kernelllm_judge.core.tf32 import CONVOLUTIONS, PRODUCTS
 from kernelllm_judge.shared.leaves import flatten
-from kernelllm_judge.truth.transposed import convolve_transposed
 
 Change = Callable[[torch.Tensor], torch.Tensor]
 
@@ -36,13 +35,8 @@ class Float64Mode(DispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one operation with every floating tensor and dtype argument as float64."""
-        args = tuple(map(_raised, args))
-        if func is torch.ops.aten.convolution.default and args[6]:  # transposed
-            inputs, weight, bias, stride, padding, dilation, _, output_padding, groups = args
-            return convolve_transposed(
-                inputs, weight, bias, stride, padding, dilation, output_padding, groups
-            )
-        return func(*args, **{name: _raised(value) for name, value in (kwargs or {}).items()})
+        named = {name: _raised(value) for name, value in (kwargs or {}).items()}
+        return func(*map(_raised, args), **named)
 
 
 class ProductsInFloat32(DispatchMode):
@@ -107,46 +101,20 @@ def copied(module: nn.Module, change: Change, change_buffer: Change | None = Non
     return copy.deepcopy(module, changed)
 
 
-def moved(module: nn.Module, device: str) -> nn.Module:
-    """Returns a copy of ``module`` on another device, plain attributes that are tensors included."""
-    copied_module = copied(module, lambda tensor: tensor.to(device, copy=True))
-    for part in copied_module.modules():
-        for name, value in vars(part).items():
-            if type(value) is torch.Tensor:
-                vars(part)[name] = value.to(device)
-    return copied_module
-
-
-class Rows(nn.Module):
-    """Gives some rows of each of a module's outputs, in a list."""
-
-    def __init__(self, module: nn.Module, rows: slice) -> None:
-        """``rows`` are those of the outputs' first dimensions."""
-        super().__init__()
-        self.module = module
-        self.rows = rows
-
-    def forward(self, **arguments: Any) -> list[torch.Tensor]:
-        """Calls the module, and returns copies, so that the outputs are not kept."""
-        return [leaf[self.rows].clone() for leaf in flatten(self.module(**arguments))[1]]
-
-
 class Updating(nn.Module):
-    """Gives a module's buffers after a call, behind its outputs or alone."""
+    """Gives a module's buffers after a call, behind its outputs."""
 
-    def __init__(self, module: nn.Module, names: Sequence[str], outputs: bool) -> None:
-        """``names`` are those of the buffers, dotted; ``outputs`` says whether to give the leaves of the outputs, too."""
+    def __init__(self, module: nn.Module, names: Sequence[str]) -> None:
+        """``names`` are those of the buffers, dotted."""
         super().__init__()
         self.module = module
         self.names = tuple(names)
-        self.outputs = outputs
 
     def forward(self, **arguments: Any) -> list[torch.Tensor]:
         """Calls the module, and returns leaves and buffers in a list."""
         output = self.module(**arguments)
         buffers = dict(self.module.named_buffers(remove_duplicate=False))
-        leaves = flatten(output)[1] if self.outputs else []
-        return [*leaves, *(buffers[name] for name in self.names)]
+        return [*flatten(output)[1], *(buffers[name] for name in self.names)]
 
 
 def holds_closures(module: nn.Module) -> bool:
@@ -207,7 +175,7 @@ def to_float64(tensor: torch.Tensor) -> torch.Tensor:
 def perturbation(step: float, seed: int, device: torch.device, *, visible: bool = False) -> Change:
     """Returns a function that converts tensors to float64 and perturbs elements by a relative ``step``.
 
-    Its numbers are drawn on ``device``, and are the same wherever a tensor lies. Tensors that are float64 already are
+    Its numbers are drawn on ``device``. Tensors that are float64 already are
     perturbed by as much less as their precision is higher. If it is to be ``visible``, the others are by a last digit at least.
     """
     generator = torch.Generator(device).manual_seed(seed)
@@ -217,9 +185,7 @@ def perturbation(step: float, seed: int, device: torch.device, *, visible: bool 
         if not tensor.is_floating_point() or not tensor.numel():
             return wide
         count = min(wide.numel(), _NOISE)
-        drawn = (
-            2 * torch.rand(count, generator=generator, device=device, dtype=torch.float64).to(wide.device) - 1
-        )
+        drawn = 2 * torch.rand(count, generator=generator, device=device, dtype=torch.float64) - 1
         # Between half and one and a half steps, up or down: no two perturbations cancel each other exactly.
         finer = torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps
         size = step * finer if tensor.dtype == torch.float64 else step
@@ -235,27 +201,19 @@ def perturbation(step: float, seed: int, device: torch.device, *, visible: bool 
     return perturb
 
 
-def call_original(
-    module: nn.Module, arguments: dict[str, Any], seed: int = 0, place: Change = torch.clone
-) -> Any:
-    """Returns the module's outputs with PyTorch seeded by ``seed``. Module and arguments stay unchanged.
-
-    Args:
-        place: returns a copy of an argument on the module's device.
-    """
+def call_original(module: nn.Module, arguments: dict[str, Any], seed: int = 0) -> Any:
+    """Returns the module's outputs with PyTorch seeded by ``seed``. Module and arguments stay unchanged."""
     fresh = copied(module, lambda tensor: tensor, torch.clone)
-    inputs = mapped(arguments, place)
+    inputs = mapped(arguments, torch.clone)
     cuda = [t.device for t in inputs.values() if isinstance(t, torch.Tensor) and t.is_cuda][:1]
     with torch.no_grad(), torch.random.fork_rng(devices=cuda):
         seed_torch(seed)
         return fresh(**nested(inputs))
 
 
-def run_original(
-    module: nn.Module, arguments: dict[str, Any], place: Change = torch.clone
-) -> tuple[Any, list[Any]]:
+def run_original(module: nn.Module, arguments: dict[str, Any]) -> tuple[Any, list[Any]]:
     """Returns the structure and leaves of ``call_original``'s outputs."""
-    structure, leaves = flatten(call_original(module, arguments, place=place))
+    structure, leaves = flatten(call_original(module, arguments))
     return structure, list(map(compact, leaves))
 
 
@@ -283,13 +241,8 @@ def run_in_float64(module: nn.Module, arguments: dict[str, Any], change: Change 
         return list(map(compact, flatten(exact(**nested(inputs)))[1]))
 
 
-def run_in_half(
-    module: nn.Module, arguments: dict[str, Any], place: Change = torch.Tensor.detach
-) -> list[Any] | None:
-    """Returns the outputs' leaves in bfloat16; None where nothing is float32, or the module fails at it.
-
-    ``place`` returns an argument on the module's device.
-    """
+def run_in_half(module: nn.Module, arguments: dict[str, Any]) -> list[Any] | None:
+    """Returns the outputs' leaves in bfloat16; None where nothing is float32, or the module fails at it."""
     tensors = [*module.parameters(), *module.buffers(), *arguments.values()]
     if not any(isinstance(t, torch.Tensor) and t.dtype == torch.float32 for t in tensors):
         return None
@@ -298,7 +251,7 @@ def run_in_half(
         return tensor.to(torch.bfloat16) if tensor.dtype == torch.float32 else tensor.clone()
 
     half = copied(module, halve)
-    halved = mapped(arguments, lambda tensor: halve(place(tensor)))
+    halved = mapped(arguments, halve)
     try:
         with torch.no_grad(), ProductsInFloat32():
             return list(map(compact, flatten(half(**nested(halved)))[1]))

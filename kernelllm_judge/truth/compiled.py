@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -36,14 +35,12 @@ class CompiledOriginals:
     def compile(
         self,
         prepared: PreparedProbe,
-        arguments: dict[str, Any],
         sharing: Sharing,
         gradients: Gradients | None = None,
     ) -> Callable[..., Any] | None:
         """Returns the compiled original, which has been called once; None where it does not compile.
 
         Args:
-            arguments: the probe's, where the original runs.
             sharing: returns a context that holds the GPU together with others. It is left while a module that is one graph
                 is traced, and while Inductor compiles a graph: that takes minutes on the CPU for a deep network, for which
                 nobody else should wait.
@@ -59,7 +56,7 @@ class CompiledOriginals:
             with self._lock:
                 if sizes in self._compiled:
                     return self._compiled[sizes]
-            compiled = _compiled(prepared.callable_module(), arguments, sharing, gradients)
+            compiled = _compiled(prepared.callable_module(), prepared.arguments, sharing, gradients)
             with self._lock:
                 self._compiled[sizes] = compiled
             return compiled
@@ -68,28 +65,6 @@ class CompiledOriginals:
         """Drops everything."""
         with self._lock:
             self._compiled.clear()
-
-
-class WarmCompiler:
-    """Compiles something small once in a process: what the compiler imports for that takes seconds. Thread-safe."""
-
-    def __init__(self, device: torch.device) -> None:
-        """``device`` is where originals run."""
-        self._device = device
-        self._lock = threading.Lock()
-        self._warm = False
-
-    def warm_up(self, sharing: Sharing) -> float:
-        """Returns the seconds that it took; 0.0 where it was done before. ``sharing`` as for ``CompiledOriginals.compile``."""
-        with self._lock:
-            if self._warm:
-                return 0.0
-            start = time.perf_counter()
-            self._warm = True
-            # Who has no memory even for this will say so when the verdict needs it.
-            with contextlib.suppress(torch.cuda.OutOfMemoryError):
-                _compiled(torch.nn.ReLU(), {"input": torch.ones(1, device=self._device)}, sharing)
-            return time.perf_counter() - start
 
 
 class _Call(threading.local):

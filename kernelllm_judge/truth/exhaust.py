@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -20,6 +20,7 @@ from kernelllm_judge.policy import Policy
 from kernelllm_judge.truth.bounds import ErrorBounds
 from kernelllm_judge.truth.probes import EVERY, elements, innermost
 from kernelllm_judge.truth.rows import as_rows, least_unit
+from kernelllm_judge.truth.stress import ends
 
 BITS = 16
 """Most bits of an element whose values are all run."""
@@ -46,14 +47,6 @@ LARGEST = 1 << 24
 """Most elements of an input with which it is found out what outputs depend on."""
 
 _NAME = re.compile(rf"{EVERY}( finite)? value of `(.+)`, part (\d+) of (\d+)")
-
-
-class Spanning(Protocol):
-    """The finite numbers between which an input's values lie, see ``variations.Span``."""
-
-    @property
-    def ends(self) -> tuple[Any, Any]:
-        """The least and the greatest."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +173,7 @@ def with_numbers_about_one(bounds: ErrorBounds, policy: Policy) -> ErrorBounds:
     return replace(bounds, **widened, groups=tuple(torch.full_like(g, math.inf) for g in bounds.groups))
 
 
-Way = Callable[[torch.Tensor, int, Spanning], torch.Tensor]
+Way = Callable[[torch.Tensor, int], torch.Tensor]
 """See ``variations.Way``."""
 
 
@@ -201,18 +194,18 @@ def ways(every: Every, value: torch.Tensor, name: str, free: bool) -> list[Way]:
     if not value.is_floating_point():
         low, high = torch.iinfo(value.dtype).min, torch.iinfo(value.dtype).max
         return [
-            lambda tensor, seed, _: _fill(tensor, every, seed, low, high),
-            lambda tensor, seed, span: _fill(tensor, every, seed, *span.ends),
+            lambda tensor, seed: _fill(tensor, every, seed, low, high),
+            lambda tensor, seed: _fill(tensor, every, seed, *ends(tensor)),
         ]
     largest = torch.finfo(value.dtype).max
     everything = (1 << min(bits, 32) - 1) - 1
     finite, moderate = (_magnitude(most, value.dtype) for most in (largest, math.sqrt(largest) / 64))
 
     def within(most: int, signs: int) -> Way:
-        return lambda tensor, seed, _: _fill(tensor, every, seed, 0, most, signs)
+        return lambda tensor, seed: _fill(tensor, every, seed, 0, most, signs)
 
-    def inside(tensor: torch.Tensor, seed: int, span: Spanning) -> torch.Tensor:
-        low, high = span.ends
+    def inside(tensor: torch.Tensor, seed: int) -> torch.Tensor:
+        low, high = ends(tensor)
         nearest, farthest = (_magnitude(end, value.dtype) for end in (max(low, 0.0), max(-low, high)))
         return _fill(tensor, every, seed, nearest, farthest, 1 + (low < 0))
 
@@ -272,7 +265,7 @@ def _fill(tensor: torch.Tensor, every: Every, seed: int, low: int, high: int, si
     return values[:, places % most].reshape(tensor.shape)
 
 
-def _scaled_rows(tensor: torch.Tensor, seed: int, span: Spanning) -> torch.Tensor:
+def _scaled_rows(tensor: torch.Tensor, seed: int) -> torch.Tensor:
     rows = as_rows(tensor)
     generator = torch.Generator(tensor.device).manual_seed(seed)
     factors = torch.tensor([1.0, -1.0, 1.0, 1e-3, 1e3, 0.0], device=tensor.device)

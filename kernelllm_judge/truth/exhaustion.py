@@ -72,7 +72,7 @@ class Exhaustion:
         modules = originals.with_weights(case, probe, some)
 
         def run(arguments: dict[str, Any]) -> list[torch.Tensor]:
-            return calls.run_original(modules.perturbed, arguments, originals.place)[1]
+            return calls.run_original(modules.perturbed, arguments)[1]
 
         return depends_on_single_elements(run, some, others, name)
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 import torch
 
-from kernelllm_judge.truth import fused
-
 CHUNK = 1 << 22
 """Elements that are summed at once: what is computed with them stays in a GPU's cache."""
 
@@ -16,36 +14,23 @@ INTEGERS = {1: torch.uint8, 2: torch.int16}
 """Integer dtypes by an element's bytes; larger elements count as several integers of 32 bits."""
 
 
-def fingerprint(tensor: torch.Tensor, seed: int, device: str | torch.device | None = None) -> tuple[int, ...]:
+def fingerprints(tensors: Sequence[torch.Tensor], seed: int) -> list[tuple[int, ...]]:
     """Returns numbers that other bytes of the same shape and dtype have with a probability below one in four billion.
 
     Each chunk's integers are summed modulo 2^64, multiplied by random numbers of 64 bits. Who does not know the seed
-    cannot find two tensors whose numbers are equal more often than that.
-
-    Args:
-        seed: of the random numbers.
-        device: where that is computed; None: where the tensor lies.
+    cannot find two tensors whose numbers are equal more often than that. Those of all tensors, which are on one device, are
+    read from it at once.
     """
-    return fingerprints([tensor], seed, device)[0]
-
-
-def fingerprints(
-    tensors: Sequence[torch.Tensor], seed: int, device: str | torch.device | None = None
-) -> list[tuple[int, ...]]:
-    """Returns the fingerprints of tensors on one device, which are read from it at once."""
-    sums = [_sums(tensor, seed, device or tensor.device) for tensor in tensors]
+    sums = [_sums(tensor, seed) for tensor in tensors]
     numbers = iter(torch.cat(sums).tolist() if sums else ())
     return [tuple(itertools.islice(numbers, len(each))) for each in sums]
 
 
-def _sums(tensor: torch.Tensor, seed: int, device: str | torch.device) -> torch.Tensor:
+def _sums(tensor: torch.Tensor, seed: int) -> torch.Tensor:
     # A single element is contiguous whatever its strides, and `view` refuses all but 1.
     flat = tensor.detach().contiguous().squeeze().reshape(-1)
     flat = flat.view(INTEGERS.get(tensor.itemsize, torch.int32))
-    generator = torch.Generator(device).manual_seed(seed)
-    factors = torch.empty(min(len(flat), CHUNK), dtype=torch.int64, device=device)
+    generator = torch.Generator(flat.device).manual_seed(seed)
+    factors = torch.empty(min(len(flat), CHUNK), dtype=torch.int64, device=flat.device)
     factors.random_(-(1 << 63), None, generator=generator)
-    if fused.fits(flat, dtypes=(*INTEGERS.values(), torch.int32)) and factors.is_cuda:
-        return fused.products(flat, factors, CHUNK)
-    sums = [part.to(device).to(torch.int64).mul_(factors[: len(part)]).sum() for part in flat.split(CHUNK)]
-    return torch.stack(sums)
+    return torch.stack([part.to(torch.int64).mul_(factors[: len(part)]).sum() for part in flat.split(CHUNK)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -14,7 +14,6 @@ from kernelllm_judge.core.stages import RUNNING
 from kernelllm_judge.findings import OriginalError
 from kernelllm_judge.truth import calls
 from kernelllm_judge.truth.acceptance import Unasked
-from kernelllm_judge.truth.fingerprint import fingerprint
 from kernelllm_judge.truth.originals import Modules, Originals
 from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.stress import PLANTED, TRANSFORMS
@@ -29,19 +28,6 @@ class Inputs:
         """``originals`` draws inputs and tries others."""
         self._originals = originals
         self._fixed: dict[str, frozenset[str]] = {}
-        self._others: dict[str, dict[str, Any]] = {}
-        """By case: fingerprints of inputs drawn with another seed."""
-
-    def draw_another(self, case: Case, probe: Probe) -> None:
-        """Notes what is drawn with another seed, if ``changes`` will ask for it.
-
-        Call it before the probe's inputs are drawn: there may be no memory for both.
-        """
-        if probe.stress and case.name not in self._fixed:
-            drawn = self._originals.subject.inputs(
-                case, probe.seed + 1_000_003, dict(probe.sizes), device=self._originals.device
-            )
-            self._others[case.name] = self._marks(self._originals.subject.bind(drawn))
 
     def changes(
         self,
@@ -57,38 +43,24 @@ class Inputs:
             Unasked: the original accepts none.
             ValueError: an input has the same values at every seed, and the original accepts no others.
         """
-        moved = probe.directed is not None and not probe.directed.weights
-        if not probe.stress and not moved:
+        directed = probe.directed if probe.directed and not probe.directed.weights else None
+        if not probe.stress and not directed:
             return {}
-        tried, originals = few(drawn), self._originals
-        trial = originals.trial(case, modules.perturbed, tried, lambda _: modules.exact)
-        if probe.directed and moved:
-            found = direct(
-                tried,
-                probe.directed,
-                probe.seed,
-                lambda some, names: trial.accepts_inputs(few(some), names, False),
-                lambda change, value: originals.changed(value, change),
-            )
+        trial = self._originals.trial(case, modules.perturbed, few(drawn), lambda _: modules.exact)
+        nonfinite = allows_nonfinite(probe.stress)
+
+        def accepts(some: dict[str, Any], names: Collection[str]) -> bool:
+            return trial.accepts_inputs(few(some), names, nonfinite and not directed)
+
+        if directed:
+            found = direct(few(drawn), directed, probe.seed, accepts)
             if not found:
                 raise Unasked
             return found
-        fixed = self._fixed_inputs(case, drawn)
-        nonfinite = allows_nonfinite(probe.stress)
-        # Where memory is scarce, large inputs are not changed before the change is accepted.
-        scarce = originals.on_host
-        changes = vary(
-            tried if scarce else drawn,
-            probe.stress,
-            probe.seed,
-            fixed,
-            lambda some, names: trial.accepts_inputs(some if scarce else few(some), names, nonfinite),
-            named_numbers(modules.perturbed, drawn) if probe.stress == NAMED else (),
-            {k: originals.span(v) for k, v in drawn.items() if scarce and isinstance(v, torch.Tensor)},
-            lambda change, value: originals.changed(value, change),
-        )
-        constant = sorted(fixed - set(changes)) if probe.stress == OTHERS_FOR_FIXED else []
-        if constant:
+        fixed = self._fixed_inputs(case, probe, drawn) if probe.stress == OTHERS_FOR_FIXED else frozenset()
+        numbers = named_numbers(modules.perturbed, drawn) if probe.stress == NAMED else ()
+        changes = vary(drawn, probe.stress, probe.seed, fixed, accepts, numbers)
+        if constant := sorted(fixed - set(changes)):
             raise ValueError(
                 f"its input `{constant[0]}` has the same values at every seed, and it accepts no others: "
                 "draw it at random, or make it a plain value"
@@ -115,7 +87,7 @@ class Inputs:
                     )
                 drawn = self.changed(drawn, changes)
             try:
-                return calls.run_original(module, drawn, self._originals.place)[1]
+                return calls.run_original(module, drawn)[1]
             except torch.cuda.OutOfMemoryError:
                 raise
             except Exception as error:  # what the original accepted for one draw, it may refuse for another
@@ -125,26 +97,22 @@ class Inputs:
 
     def changed(self, drawn: dict[str, Any], changes: Mapping[str, Change]) -> dict[str, Any]:
         """Returns the inputs with the changes applied to those that they name; those drawn stay as they are."""
-        change = self._originals.changed
-        return {
-            name: change(value, changes[name]) if name in changes else value for name, value in drawn.items()
-        }
+        return drawn | {name: change(drawn[name]) for name, change in changes.items()}
 
-    def _fixed_inputs(self, case: Case, drawn: dict[str, Any]) -> frozenset[str]:
+    def _fixed_inputs(self, case: Case, probe: Probe, drawn: dict[str, Any]) -> frozenset[str]:
         """Returns the names of tensors that have the same values at every seed."""
         if case.name not in self._fixed:
-            others = self._others[case.name]
-            same = {name for name, mark in self._marks(drawn).items() if mark == others.get(name)}
-            self._fixed[case.name] = frozenset(same)
+            others = self._originals.draw(case, probe, probe.seed + 1_000_003)
+            self._fixed[case.name] = frozenset(
+                name
+                for name, value in drawn.items()
+                if isinstance(value, torch.Tensor) and value.numel() and _equal(value, others.get(name))
+            )
         return self._fixed[case.name]
 
-    def _marks(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Returns what tells tensors with other values apart."""
-        return {
-            name: (value.shape, value.dtype, fingerprint(value, 0, self._originals.device))
-            for name, value in arguments.items()
-            if isinstance(value, torch.Tensor) and value.numel()
-        }
+
+def _equal(value: torch.Tensor, other: Any) -> bool:
+    return isinstance(other, torch.Tensor) and value.dtype == other.dtype and torch.equal(value, other)
 
 
 MOST = 8

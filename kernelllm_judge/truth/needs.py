@@ -13,8 +13,9 @@ from torch.utils._pytree import tree_leaves
 
 from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.core.dispatch_mode import DispatchMode
-from kernelllm_judge.core.records import Case, TensorSpec
+from kernelllm_judge.core.records import Case
 from kernelllm_judge.memory import CallBytes
+from kernelllm_judge.target.work import empty_inputs
 from kernelllm_judge.truth.prepared import bytes_of, tensors_of_call
 from kernelllm_judge.truth.probes import Subject
 
@@ -30,10 +31,7 @@ def call_bytes(subject: Subject, case: Case, module: nn.Module) -> CallBytes:
     Args:
         module: the original, built for the case. Left unchanged.
     """
-    inputs = {
-        name: _empty(spec, case) if isinstance(spec, TensorSpec) else spec
-        for name, spec in case.domain.inputs.items()
-    }
+    inputs = empty_inputs(case, case.sizes)
     size, state = bytes_of(_tensors(inputs.values())), bytes_of(tensors_of_call(module, {}, ()))
     wider = max(
         (
@@ -43,7 +41,7 @@ def call_bytes(subject: Subject, case: Case, module: nn.Module) -> CallBytes:
         ),
         default=CallBytes.wider,
     )
-    unknown = CallBytes(size, state, size, size, size, 0, True, size, wider)
+    unknown = CallBytes(size, state, size, size, size, True, wider)
     widest, any_tensor = (
         max((t.numel() for t in tensors), default=1)
         for tensors in (_tensors(inputs.values()), tensors_of_call(module, inputs, ()))
@@ -68,15 +66,8 @@ def call_bytes(subject: Subject, case: Case, module: nn.Module) -> CallBytes:
     counts = {leaf.shape[0] if leaf.dim() else 0 for leaf in outputs}
     rows = counts.pop() if len(counts) == 1 else 0
     cut = [t for t in _tensors(inputs.values()) if t.dim() and len(t) == rows]
-    row = max((t.numel() // rows for t in (*outputs, *cut)), default=0) if rows > 1 else 0
     written = bytes_of(outputs)
-    peak, at_once = max(call.peak, written), written // max(rows, 1)
-    return CallBytes(size, state, written, peak, drawn, row, bool(cut) and rows > 1, at_once, wider)
-
-
-def _empty(spec: TensorSpec, case: Case) -> torch.Tensor:
-    shape = [case.sizes[d] if isinstance(d, str) else d for d in spec.shape]
-    return torch.empty(shape, dtype=getattr(torch, spec.dtype), device="meta")
+    return CallBytes(size, state, written, max(call.peak, written), drawn, bool(cut) and rows > 1, wider)
 
 
 def _tensors(values: Iterable[Any]) -> list[torch.Tensor]:

@@ -15,10 +15,9 @@ from typing import Any
 import torch
 
 from kernelllm_judge.policy import Policy
-from kernelllm_judge.truth import fused
 from kernelllm_judge.truth.bounds import EQUALITY, PLACES, TOGETHER, Derivation, ErrorBounds
 from kernelllm_judge.truth.honest import Evaluation, shape_and_kind
-from kernelllm_judge.truth.rows import all_finite, as_rows, chunks, least_unit, rms, unit_of
+from kernelllm_judge.truth.rows import all_finite, as_rows, chunks, rms, unit_of
 
 
 @dataclass(frozen=True)
@@ -204,10 +203,6 @@ def _by_row(got: torch.Tensor, expected: Expected, leaf: int, floor: float) -> t
     assert isinstance(bounds, ErrorBounds)
     ruler, base = bounds.ruler, bounds.worst.clamp_min(floor)
     finite = ruler.finite and all_finite(got)
-    if finite and fused.rows_fit(as_rows(exact), as_rows(got)):
-        least = least_unit(got.dtype)
-        figures = fused.errors(as_rows(got), as_rows(exact), ruler.scale, base, bounds.sensitivity, least)
-        return _Rows(*figures), None
     parts: list[torch.Tensor] = []
     for start, stop in chunks(as_rows(exact), ruler.policy):
         g, o, t = (as_rows(x)[start:stop] for x in (got, original, exact))

@@ -1,8 +1,4 @@
-"""Builds the original with perturbed weights, draws its inputs, and tries what else it accepts.
-
-Where a budget of GPU memory is too small for everything, large inputs lie in the host's memory, and what is computed with
-them gets copies: of some rows, or of everything for one call.
-"""
+"""Builds the original with perturbed weights, draws its inputs, and tries what else it accepts."""
 
 from __future__ import annotations
 
@@ -20,20 +16,15 @@ from kernelllm_judge.memory import LARGE_STATE, CallBytes, most
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.truth import calls, weights
 from kernelllm_judge.truth.acceptance import Trial, Unasked
-from kernelllm_judge.truth.float64 import Float64Runs
 from kernelllm_judge.truth.needs import call_bytes
 from kernelllm_judge.truth.prepared import bytes_of, tensors_of_call
 from kernelllm_judge.truth.probes import Probe, Subject
-from kernelllm_judge.truth.variations import Span
-
-ChangeOfPart = Callable[..., torch.Tensor]
 
 KEPT = 2
 """Sets of weights whose modules are kept for the next probe."""
 
 LARGE = 1 << 26
-"""Bytes of an input that is kept in the host's memory where GPU memory is scarce, and of weights of which no copies are kept
-then."""
+"""Bytes of weights that are not kept between verdicts."""
 
 
 @dataclass(frozen=True)
@@ -72,15 +63,9 @@ class Modules:
             self._nearby[directions] = [self._copied(change) for change in self.changes(directions)]
         return iter(self._nearby[directions])
 
-    def giving_rows(self, rows: slice) -> Modules:
-        """Returns the modules such that they give these rows of each output."""
-        return self._wrapped(partial(calls.Rows, rows=rows))
-
-    def giving_buffers(self, names: tuple[str, ...], *, outputs: bool = False) -> Modules:
-        """Returns the modules such that they give these buffers after a call, behind their outputs or instead of them."""
-        return self._wrapped(partial(calls.Updating, names=names, outputs=outputs))
-
-    def _wrapped(self, wrap: Callable[[torch.nn.Module], torch.nn.Module]) -> Modules:
+    def giving_buffers(self, names: tuple[str, ...]) -> Modules:
+        """Returns the modules such that they give these buffers after a call, behind their outputs."""
+        wrap = partial(calls.Updating, names=names)
         return replace(self, perturbed=wrap(self.perturbed), _wraps=(self, wrap))
 
     @cached_property
@@ -102,7 +87,6 @@ class Originals:
         self.device = device
         self.policy = policy
         self.in_stage = in_stage
-        self.in_float64 = Float64Runs(device, policy.slice_elements, self._lacks_room)
         self._budget = budget
         self._built: dict[str, torch.nn.Module] = {}
         self._built_on_cpu: dict[str, torch.nn.Module] = {}
@@ -116,16 +100,6 @@ class Originals:
         with self.in_stage(RUNNING):
             return most(call_bytes(self.subject, case, self._on_cpu(case)) for case in self.subject.cases)
 
-    @cached_property
-    def on_host(self) -> bool:
-        """Whether large inputs are kept in the host's memory."""
-        return self._budget is not None and self.call.usual() > self._budget
-
-    def keep_on_host(self, rows: bool) -> None:
-        """Keeps them there from now on. ``rows`` says whether each row may be independent of others."""
-        self.call = replace(self.call, rows=self.call.rows and rows)
-        self.on_host = True
-
     def with_weights(self, case: Case, probe: Probe, drawn: dict[str, Any]) -> Modules:
         """Returns the module with the probe's weights; built once for successive probes that share them.
 
@@ -135,8 +109,7 @@ class Originals:
         moved = probe.directed if probe.directed and probe.directed.weights else None
         key = (case.name, seed, probe.perturbed, probe.values, probe.normalized, probe.state, moved)
         if key not in self._modules:
-            large = LARGE if self.on_host else LARGE_STATE
-            few = self._budget is not None and self.call.state > large
+            few = self._budget is not None and self.call.state > LARGE_STATE
             while few and self._modules:
                 self._modules.popitem()
             module = calls.perturb(self._fresh(case), seed)
@@ -172,7 +145,7 @@ class Originals:
                 raise Unasked("the original is not exact with any weights")
             # Where nothing but biases reaches the outputs, these say nothing of how exact others are, in TF32 for example.
             accepts = partial(trial.accepts, arguments=drawn, nonfinite=False, rough=True)
-            weights.normalize(module, self.placed(drawn), accepts)
+            weights.normalize(module, drawn, accepts)
             self._normalized[case.name, seed] = {
                 name: tensor.detach().clone() for name, tensor in _tensors(module).items()
             }
@@ -188,60 +161,7 @@ class Originals:
 
     def draw(self, case: Case, probe: Probe, seed: int) -> dict[str, Any]:
         """Returns the arguments of a call at the probe's sizes, drawn with ``seed``."""
-        drawn = self.subject.bind(self.subject.inputs(case, seed, dict(probe.sizes), device=self.device))
-        if not self.on_host:
-            return drawn
-        drawn = calls.mapped(drawn, to_host)
-        if self.device.startswith("cuda"):
-            torch.cuda.empty_cache()  # or what is kept, such as weights, would lie in pieces of that memory
-        return drawn
-
-    def place(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Returns a copy of an argument, on the device where the original runs."""
-        return tensor.to(self.device, copy=True)
-
-    def own(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Returns a tensor that the user's callable cannot return again: a copy, if it is not one already."""
-        return tensor if self.on_host and tensor.is_pinned() else tensor.clone()
-
-    def changed(
-        self, tensor: torch.Tensor, change: ChangeOfPart, rows: int = 0, *, own: bool = True
-    ) -> torch.Tensor:
-        """Returns a changed input.
-
-        A large one in the host's memory is changed some rows after the other, each where the original runs.
-
-        Args:
-            change: how it is changed; called with the number of the part, too, where it is in the host's memory.
-            rows: how many at once; 0: as many as have the elements of a slice.
-            own: whether the result is a tensor of its own. Otherwise an input in the host's memory is changed in place.
-        """
-        most = self.policy.slice_elements
-        if not self.on_host or (tensor.numel() <= most and not rows):
-            return change(tensor)
-        target = _like(tensor) if own or not tensor.is_pinned() else tensor
-        parts = (t.split(rows or max(1, most * len(t) // t.numel())) for t in (tensor, target))
-        for part, (old, new) in enumerate(zip(*parts, strict=True)):
-            new.copy_(change(old.to(self.device), part))
-        return target
-
-    def span(self, tensor: torch.Tensor) -> Span:
-        """Returns the range of an input's values, to be found where the original runs."""
-        return Span(tensor, self.device)
-
-    def _lacks_room(self, arguments: dict[str, Any]) -> bool:
-        """Whether arguments lie in the host's memory, and the GPU has no room for them in float64."""
-        small = self._budget is not None and self.call.in_float64() > self._budget
-        return small and self.lie_on_host(arguments)
-
-    def lie_on_host(self, arguments: dict[str, Any]) -> bool:
-        """Whether arguments lie in the host's memory, and the original runs elsewhere."""
-        tensors = [value for value in arguments.values() if isinstance(value, torch.Tensor)]
-        return self.device.startswith("cuda") and not all(tensor.is_cuda for tensor in tensors)
-
-    def placed(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Returns arguments on the device where the original runs: not copied if they are there."""
-        return calls.mapped(arguments, lambda tensor: tensor.to(self.device))
+        return self.subject.bind(self.subject.inputs(case, seed, dict(probe.sizes), device=self.device))
 
     def trial(
         self,
@@ -252,7 +172,7 @@ class Originals:
     ) -> Trial:
         """Returns the original with these arguments, to try others; ``exact`` makes its copy in float64."""
         on_cpu = partial(self._on_cpu, case) if self.device.startswith("cuda") else None
-        return Trial(module, exact, drawn, on_cpu, self.in_stage, self.place, self.in_float64.run)
+        return Trial(module, exact, drawn, on_cpu, self.in_stage)
 
     def visible_perturbation(self, seed: int) -> calls.Change:
         """Returns a perturbation by a few float32 eps, or by the last digit where that is more."""
@@ -279,11 +199,6 @@ class Originals:
 
     def _fresh(self, case: Case) -> torch.nn.Module:
         """Returns a module of its own with initial weights, as a copy where copies work."""
-        if self.on_host and self.call.state > LARGE:
-            on_cpu = self._on_cpu(case)
-            if calls.holds_closures(on_cpu):
-                return self.subject.build(case, device=self.device)
-            return calls.moved(on_cpu, self.device)
         built = self._built.get(case.name)
         if built is None:
             built = self._built[case.name] = self.subject.build(case, device=self.device)
@@ -294,24 +209,6 @@ class Originals:
 
 def _tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
-
-
-def to_host(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns a large tensor's copy in the host's memory."""
-    return _host_memory(tensor).copy_(tensor) if tensor.is_cuda and tensor.nbytes >= LARGE else tensor
-
-
-def _like(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns memory for another tensor of the same kind in the same place."""
-    return _host_memory(tensor) if tensor.is_pinned() else torch.empty_like(tensor)
-
-
-def _host_memory(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns host memory for a tensor's copy, pinned if it can be: copies to the GPU are faster then."""
-    try:
-        return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
-    except RuntimeError:
-        return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
 
 
 def _exact_copy(module: torch.nn.Module) -> torch.nn.Module:

@@ -19,7 +19,6 @@ from kernelllm_judge.shared.leaves import flatten
 from kernelllm_judge.truth import calls, numerics
 from kernelllm_judge.truth.acceptance import Unasked as Unasked
 from kernelllm_judge.truth.compiled import CompiledOriginals
-from kernelllm_judge.truth.dependent import DependentRows
 from kernelllm_judge.truth.exhaustion import Exhaustion
 from kernelllm_judge.truth.gradients import Gradients, expected_gradients, forms_of_gradients
 from kernelllm_judge.truth.inputs import Inputs
@@ -77,7 +76,6 @@ class ReferenceOutputs:
         self._inputs = Inputs(self._originals)
         self._truth = Truth(self._originals, tolerance)
         self._large = LargeCalls(self._originals, self._inputs, self._truth, self.comparable)
-        self._dependent = DependentRows(self._originals, self._inputs, self._truth)
         self._exhaustion = Exhaustion(self._originals, self._large.few)
         self._kept: OrderedDict[Probe, PreparedProbe] = OrderedDict()
         self._close: OrderedDict[Probe, tuple[Expected, Expected]] = OrderedDict()
@@ -94,22 +92,6 @@ class ReferenceOutputs:
         """The bytes of the largest call of any case, found out by a run without data."""
         with self._preparing:
             return self._originals.call
-
-    def keep_on_host(self) -> CallBytes:
-        """Keeps large inputs in the host's memory from the next verdict on, and returns the most that a call may take then."""
-        with self._preparing:
-            self._originals.keep_on_host(self._large.cuts)
-            return self._originals.call
-
-    @property
-    def on_host(self) -> bool:
-        """Whether large inputs lie in the host's memory, because the budget is too small for everything."""
-        return self._originals.on_host
-
-    @property
-    def cuts(self) -> bool:
-        """Whether calls were cut, each large one that was tried."""
-        return self._large.cuts
 
     def module(self, case: Case) -> torch.nn.Module:
         """Returns a module of a case, for its form."""
@@ -140,7 +122,7 @@ class ReferenceOutputs:
                 raise
             self._keep(prepared)
         if self.device.startswith("cuda"):
-            make_room(prepared.bytes, 0 if self.on_host else self.call.spare())
+            make_room(prepared.bytes, self.call.spare())
         return prepared
 
     def prepare_to_time(self, probe: Probe) -> PreparedProbe:
@@ -154,14 +136,13 @@ class ReferenceOutputs:
             arguments = self._originals.draw(case, probe, probe.seed)
             modules = self._originals.with_weights(case, probe, arguments)
             if probe not in self._forms:
-                output = calls.call_original(modules.perturbed, arguments, place=self._originals.place)
+                output = calls.call_original(modules.perturbed, arguments)
                 structure, original = flatten(output)
                 self._forms[probe] = numerics.Expected(structure, tuple(map(form_of, original)), (), ())
                 del output, original
                 if self.device.startswith("cuda"):
                     release_cache(0)  # a lease to time in has no room for what that call left
-        on_host = self._originals.on_host
-        return PreparedProbe(probe, modules.perturbed, arguments, self._forms[probe], None, on_host=on_host)
+        return PreparedProbe(probe, modules.perturbed, arguments, self._forms[probe], None)
 
     def gradients(self, prepared: PreparedProbe, closely: bool = False) -> Gradients:
         """Returns the reference gradients of a prepared probe; ``closely`` as for ``Truth.expected``.
@@ -178,7 +159,7 @@ class ReferenceOutputs:
                 perturbations = list(self._originals.perturbations(probe.seed, 1 + further))
                 gradients = expected_gradients(
                     prepared.module,
-                    self._originals.placed(prepared.arguments),
+                    prepared.arguments,
                     probe.seed,
                     self.policy,
                     perturbations,
@@ -205,8 +186,7 @@ class ReferenceOutputs:
         with self._preparing, original_errors(probe), self._originals.in_stage(RUNNING):
             if probe in self._gradient_forms:
                 return self._gradient_forms[probe]
-            arguments = self._originals.placed(prepared.arguments)
-            forms = forms_of_gradients(prepared.module, arguments, probe.seed)
+            forms = forms_of_gradients(prepared.module, prepared.arguments, probe.seed)
             if self.device.startswith("cuda"):
                 release_cache(0)  # as in prepare_to_time
             if prepared.bytes <= SMALL:
@@ -221,13 +201,13 @@ class ReferenceOutputs:
             self._originals.forget()
 
     def asked(self, probes: Sequence[Probe]) -> list[Probe]:
-        """Returns the probes that are asked, see ``Exhaustion.asked``, and some of them merged, see ``LargeCalls.merged``.
+        """Returns the probes that are asked, see ``Exhaustion.asked``.
 
         Raises:
             OriginalError: the original fails.
         """
         with self._preparing:
-            return self._large.merged(self._exhaustion.asked(probes))
+            return self._exhaustion.asked(probes)
 
     def _find(self, probe: Probe) -> PreparedProbe | None:
         with self._keeping:
@@ -270,7 +250,6 @@ class ReferenceOutputs:
     def _prepare(self, probe: Probe, closely: bool = False, tf32: bool = False) -> PreparedProbe:
         case = self.subject.case(probe.case)
         with original_errors(probe), self._originals.in_stage(RUNNING):
-            self._inputs.draw_another(case, probe)
             drawn = self._originals.draw(case, probe, probe.seed)
             modules = self._originals.with_weights(case, probe, self._large.few(probe, drawn))
             sliced = self._large.sliced_case(probe, modules, drawn)
@@ -278,20 +257,13 @@ class ReferenceOutputs:
                 return self._large.prepare_slices(probe, modules, drawn, sliced)
             changes = self._inputs.changes(case, probe, modules, drawn, lambda arguments: arguments)
             arguments = self._inputs.changed(drawn, changes)
-            output = calls.call_original(modules.perturbed, arguments, place=self._originals.place)
+            output = calls.call_original(modules.perturbed, arguments)
         structure, original = self.comparable(probe, modules, arguments, output)
         del output
-        if slicing := self._dependent.slicing(original):
-            rows = self._dependent.expected(probe, modules, arguments, structure, original, slicing)
-            trivial = self._dependent.passing_trivial(probe, modules, arguments, rows, changes, drawn)
-            updates = self._updates(modules, arguments, probe)
-            return PreparedProbe(
-                probe, modules.perturbed, arguments, rows, trivial, updates, on_host=self._originals.on_host
-            )
         names = self._updated[probe.case]
         every, groups = modules, [(structure, original)]
         if names:  # in the same runs as outputs, of which each takes long for a deep network
-            every = modules.giving_buffers(names, outputs=True)
+            every = modules.giving_buffers(names)
             groups.append((None, self._after(every, arguments, probe)[len(original) :]))
         [expected, *after], enough_memory = self._truth.expected_apart(
             groups, every, arguments, probe, closely, tf32=tf32
@@ -316,7 +288,6 @@ class ReferenceOutputs:
             trivial,
             updates,
             (again if large else small) if enough_memory else None,
-            self._originals.on_host,
             None if self.device.startswith("cuda") else partial(self._in_tf32, probe),
             partial(self._without_shortcuts, probe) if probe.stress in PLANTED else None,
         )
@@ -330,27 +301,14 @@ class ReferenceOutputs:
             structure, original = flatten(output)
             original = list(map(calls.compact, original))
             if probe.case not in self._updated:
-                place = self._originals.place
-                updated = updated_buffers(modules.perturbed, arguments, probe, place)
-                refuse_random(modules.perturbed, arguments, original, self.policy, probe, place)
+                updated = updated_buffers(modules.perturbed, arguments, probe)
+                refuse_random(modules.perturbed, arguments, original, self.policy, probe)
                 self._updated[probe.case] = updated
             return structure, original
 
-    def _updates(self, modules: Modules, arguments: dict[str, Any], probe: Probe) -> Updates:
-        """Returns what the buffers that the original updates hold after the call. Raises as ``_refuse_hidden``."""
-        names = self._updated[probe.case]
-        if not names:
-            return Updates()
-        after = modules.giving_buffers(names)
-        original = self._after(after, arguments, probe)
-        expected, _ = self._truth.expected(None, original, after, arguments, probe)
-        updates = Updates(names, expected)
-        self._refuse_hidden(modules, probe, updates)
-        return updates
-
     def _after(self, modules: Modules, arguments: dict[str, Any], probe: Probe) -> list[torch.Tensor]:
         with original_errors(probe), self._originals.in_stage(RUNNING):
-            return calls.run_original(modules.perturbed, arguments, self._originals.place)[1]
+            return calls.run_original(modules.perturbed, arguments)[1]
 
     def _refuse_hidden(self, modules: Modules, probe: Probe, updates: Updates) -> None:
         """Refuses updates of buffers that nothing shows.

@@ -19,15 +19,6 @@ Mark = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Rows of a call whose expected outputs are computed when they are needed."""
-
-    rows: slice
-    stress: str = ""
-    """How the inputs of these rows are changed, where each stripe's are changed in another way."""
-
-
-@dataclass(frozen=True)
 class Sliced:
     """The reference outputs of a large probe, computed piece by piece, see ``slices``."""
 
@@ -35,29 +26,26 @@ class Sliced:
     """How the leaves nest, see ``shared.structure``."""
     original: tuple[torch.Tensor, ...]
     """The leaves' shapes, strides and dtypes: tensors on the meta device."""
-    pieces: tuple[Piece, ...]
-    """Cover all rows."""
+    pieces: tuple[slice, ...]
+    """Rows whose expected outputs are computed when they are needed; they cover all."""
     expect: Callable[[slice, bool], Expected] = field(repr=False)
     """Computes the expected outputs of some rows, closely or not, see ``Truth.expected``."""
     expect_strictly: Callable[[slice], Expected | None] = field(repr=False)
     """Computes stricter bounds with less effort: what passes them is right, see ``Truth.strictly``."""
     run: Callable[[slice], Sequence[torch.Tensor]] = field(repr=False)
     """Runs the original for some rows."""
-    confirm: Callable[[Mapping[str, Any]], None] = field(repr=False)
-    """Raises ``OriginalError`` unless the original gives the same for all rows together. The arguments are the probe's,
-    where the original runs."""
     passed: set[Mark] = field(default_factory=set, repr=False)
     """The outputs of pieces that were right: equal ones need no comparison."""
     secret: int = field(default_factory=lambda: secrets.randbits(62), repr=False)
     """The seed of fingerprints, which no candidate must know."""
 
-    def marks(self, pieces: Sequence[Piece], outputs: Sequence[torch.Tensor]) -> list[Mark]:
+    def marks(self, pieces: Sequence[slice], outputs: Sequence[torch.Tensor]) -> list[Mark]:
         """Returns what identifies a candidate's outputs in the rows of each piece."""
-        parts = [output[piece.rows] for piece in pieces for output in outputs]
+        parts = [output[rows] for rows in pieces for output in outputs]
         found = iter(fingerprints(parts, self.secret))
-        return [(piece.rows.start, *(next(found) for _ in outputs)) for piece in pieces]
+        return [(rows.start, *(next(found) for _ in outputs)) for rows in pieces]
 
-    def remember(self, right: Mapping[Mark, Piece], outputs: Sequence[torch.Tensor]) -> None:
+    def remember(self, right: Mapping[Mark, slice], outputs: Sequence[torch.Tensor]) -> None:
         """Notes the outputs of pieces that were found right.
 
         Only what still has its mark: what was compared was the same, unless it changed twice meanwhile.
@@ -89,8 +77,6 @@ class PreparedProbe:
     closely: Callable[[], tuple[Expected, Expected]] | None = field(default=None, repr=False)
     """Computes ``expected``, and what is expected of the updates, with more effort, for an output that would be wrong. None
     where that is all there is."""
-    on_host: bool = False
-    """Whether large arguments lie in the host's memory, and the module elsewhere."""
     in_tf32: Callable[[], Expected | None] | None = field(default=None, repr=False)
     """Without a GPU: computes what is expected where a kernel may use TF32, as the original may on a GPU; None if it makes no
     difference."""
@@ -107,8 +93,7 @@ class PreparedProbe:
     @property
     def on_gpu(self) -> bool:
         """Whether the module runs on a GPU."""
-        tensors = tensors_of_call(self.module, self.arguments, self.expected.original)
-        return self.on_host or any(t.is_cuda for t in tensors)
+        return any(t.is_cuda for t in tensors_of_call(self.module, self.arguments, self.expected.original))
 
     @property
     def bytes(self) -> int:

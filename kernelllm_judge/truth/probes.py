@@ -63,8 +63,6 @@ class Probe:
     """Seed of the module's weights; None: ``seed``. Probes that share weights are prepared faster."""
     rule: str = "values"
     """Name of the rule that a wrong output at this probe breaks."""
-    stripes: tuple[str, ...] = ()
-    """Kinds of stress, each for as many rows, instead of ``stress``."""
     normalized: bool = False
     """Whether the weights are normalized, see ``weights.normalize``."""
     directed: Direction | None = None
@@ -81,8 +79,6 @@ class Probe:
         if self.stress:
             adjective = self.rule == "stress" and not self.stress.startswith(EVERY)
             parts.append(f"{self.stress} inputs" if adjective else f"inputs with {self.stress}")
-        if self.stripes:
-            parts.append(f"{len(self.stripes)} kinds of inputs in rows of their own")
         if self.perturbed:
             parts.append(f"{self.values} {', '.join(self.perturbed)}")
         if self.directed:

@@ -13,11 +13,12 @@ from functools import cached_property
 import torch
 
 from kernelllm_judge.policy import Policy
-from kernelllm_judge.truth import fused
-from kernelllm_judge.truth.fused import ALIKE
 
 CHUNK = 1 << 24
 """Elements that are compared at once where no policy says how many."""
+
+ALIKE = 0.999
+"""Share of a row's largest magnitude from which on elements are as large, see ``row_scale``."""
 
 ROW = 32
 """Fewest elements of a row, whose errors are taken together; shorter last dimensions are merged with those before them."""
@@ -177,42 +178,27 @@ class Ruler:
             into: gets each element's error, where that is larger.
         """
         exact = self.truth if exact is None else exact
-        least, most = least_unit(self.dtype), torch.finfo(self.dtype).max
-        if (
-            self.finite
-            and exact is self.truth
-            and into is None
-            and fused.rows_fit(*map(as_rows, (exact, value)))
-        ):
-            _, worst, spread = fused.row_bounds(as_rows(value), as_rows(exact), least)
-        else:
-            worst, spread = torch.zeros_like(self.scale), torch.zeros_like(self.scale)
-            for start, stop in chunks(as_rows(exact), self.policy):
-                t, e, v = (as_rows(x)[start:stop] for x in (self.truth, exact, value))
-                v = v.double()
-                unit = unit_of(t, self.scale[start:stop], self.dtype, self.finite)
-                if not self.finite:
-                    e = in_range(e, v, most)
-                off = distance(v, e).div_(unit)
-                worst[start:stop] = off.amax(1, keepdim=True)
-                spread[start:stop] = rms(off, 1)
-                if into is not None:
-                    # By chance a single element may not change; then its row's typical change counts.
-                    typical = torch.maximum(off, spread[start:stop]) * (1 + 1e-6)  # float32 rounds
-                    torch.maximum(into[start:stop], typical, out=into[start:stop])
+        most = torch.finfo(self.dtype).max
+        worst, spread = torch.zeros_like(self.scale), torch.zeros_like(self.scale)
+        for start, stop in chunks(as_rows(exact), self.policy):
+            t, e, v = (as_rows(x)[start:stop] for x in (self.truth, exact, value))
+            v = v.double()
+            unit = unit_of(t, self.scale[start:stop], self.dtype, self.finite)
+            if not self.finite:
+                e = in_range(e, v, most)
+            off = distance(v, e).div_(unit)
+            worst[start:stop] = off.amax(1, keepdim=True)
+            spread[start:stop] = rms(off, 1)
+            if into is not None:
+                # By chance a single element may not change; then its row's typical change counts.
+                typical = torch.maximum(off, spread[start:stop]) * (1 + 1e-6)  # float32 rounds
+                torch.maximum(into[start:stop], typical, out=into[start:stop])
         return Errors(worst, spread, self.groups(value, exact))
 
     def groups(self, value: torch.Tensor, exact: torch.Tensor | None = None) -> tuple[torch.Tensor, ...]:
         """Returns the root mean square of the errors of each group."""
         exact = self.truth if exact is None else exact
-        found = []
-        for dim in self.dims:
-            matrix, got = (x.reshape(-1, x.shape[-1]) for x in (exact, value))
-            if not dim and self.finite and fused.columns_fit(matrix, got):
-                found.append(fused.column_rms(got, matrix, self.peak))
-            else:
-                found.append(group_rms(exact, value, dim, self.peak, self.policy))
-        return tuple(found)
+        return tuple(group_rms(exact, value, dim, self.peak, self.policy) for dim in self.dims)
 
 
 def ruler_of(original: torch.Tensor, truth: torch.Tensor, policy: Policy) -> Ruler:

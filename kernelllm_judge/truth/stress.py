@@ -27,9 +27,6 @@ WHOLE_HALVES = "half-integer"
 NAN, UP, DOWN = math.nan, math.inf, -math.inf
 PLANTED: MappingProxyType[str, tuple[tuple[float, ...], ...]] = MappingProxyType(
     {
-        "NaN": ((NAN,),),
-        "+inf": ((UP,),),
-        "-inf": ((DOWN,),),
         "NaN and ±inf": ((NAN,), (UP,), (DOWN,), (DOWN, DOWN), (UP, DOWN)),
         "whole rows of -inf, and ±inf together": ((DOWN, DOWN), (UP, DOWN)),
     }
@@ -47,6 +44,17 @@ def real_valued(value: Any) -> bool:
     signed = (value < 0).any() & (value > 0).any()
     whole = (value == value.round()).all()
     return bool(signed & ~whole & value.isfinite().all())
+
+
+def ends(value: torch.Tensor) -> tuple[Any, Any]:
+    """Returns the least and the greatest finite number; zeros where none is finite."""
+    low, high = value.aminmax()
+    if value.is_floating_point() and not bool(low.isfinite() & high.isfinite()):
+        value = value[value.isfinite()]
+        if not value.numel():
+            return 0, 0
+        low, high = value.aminmax()
+    return low.item(), high.item()
 
 
 def changed(value: torch.Tensor, name: str, seed: int) -> torch.Tensor:
@@ -86,13 +94,6 @@ def plant(rows: Rows, values: tuple[tuple[float, ...], ...], generator: torch.Ge
     return planted
 
 
-def _extreme(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
-    # As large as possible while the sum of some thousand squares does not overflow. float16 is summed in
-    # float32.
-    magnitude = largest / 64 if largest < 1e6 else math.sqrt(largest) / 64
-    return rows * (magnitude / rows.abs().max())
-
-
 def _sparse(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
     draw = torch.rand(rows.shape, generator=generator, device=rows.device)
     return torch.where(draw < max(1 / 16, 4 / rows.shape[1]), rows, 0.0)
@@ -128,7 +129,6 @@ TRANSFORMS: MappingProxyType[str, Transform] = MappingProxyType(
         "equal-value": lambda rows, *_: rows.abs().amax(1, keepdim=True).expand_as(rows),
         "two-value": lambda rows, *_: torch.where(rows < 0, -1, 1) * rows.abs().amax(1, keepdim=True),
         "sparse": _sparse,
-        "extreme": _extreme,
         "negative": lambda rows, *_: -rows.abs() - 1,
         "far negative": lambda rows, *_: rows + -200.0,
         "very negative": lambda rows, *_: rows + -2e4,

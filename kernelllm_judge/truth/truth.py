@@ -57,15 +57,13 @@ class Truth:
         arguments: dict[str, Any],
         probe: Probe,
         closely: bool = False,
-        share: float = 1.0,
     ) -> tuple[Expected, bool]:
         """Returns what is expected of a candidate, and whether there was enough memory to find all of it out.
 
-        ``closely`` tells more of what honest kernels may give, in many runs at inputs with other last digits. ``share`` is that
-        of the outputs which the modules give.
+        ``closely`` tells more of what honest kernels may give, in many runs at inputs with other last digits.
         """
         groups = [(structure, original)]
-        [expected], enough = self.expected_apart(groups, modules, arguments, probe, closely, share)
+        [expected], enough = self.expected_apart(groups, modules, arguments, probe, closely)
         return expected, enough
 
     def expected_apart(
@@ -75,7 +73,6 @@ class Truth:
         arguments: dict[str, Any],
         probe: Probe,
         closely: bool = False,
-        share: float = 1.0,
         tf32: bool = False,
     ) -> tuple[list[Expected], bool]:
         """Returns the same for groups of leaves, each with its structure, that the modules give one after the other.
@@ -98,7 +95,7 @@ class Truth:
             exact,
             nearby,
             self._policy,
-            elements=int(share * _elements(arguments)),
+            elements=_elements(arguments),
             free=probe.stressed,
             evaluations=self._honest(modules, arguments, probe, tf32, further) if exact else (),
             usual=lambda leaf: self._sizes.get((probe.case, leaf)),
@@ -111,11 +108,7 @@ class Truth:
             ]
             found = replace(found, bounds=tuple(widened))
         for number, bounds in enumerate(found.bounds):
-            if (
-                isinstance(bounds, ErrorBounds)
-                and bounds.ruler.peak
-                and not (probe.stress or probe.stripes or probe.directed)
-            ):
+            if isinstance(bounds, ErrorBounds) and bounds.ruler.peak and not (probe.stress or probe.directed):
                 self._sizes.setdefault((probe.case, number), bounds.ruler.peak)
         expected, start = [], 0
         for structure, own in groups:
@@ -135,7 +128,6 @@ class Truth:
         modules: Modules,
         arguments: dict[str, Any],
         probe: Probe,
-        share: float = 1.0,
     ) -> Expected | None:
         """Returns what is expected by one run in float64: nothing is allowed but rounding and the original's own error.
 
@@ -144,8 +136,10 @@ class Truth:
         exact, _ = self._exact(modules, arguments, original)
         if exact is None or list(map(shape_and_kind, exact)) != list(map(shape_and_kind, original)):
             return None
-        elements, free = int(share * _elements(arguments)), probe.stressed
-        return numerics.expect(structure, original, exact, [], self._policy, elements=elements, free=free)
+        elements = _elements(arguments)
+        return numerics.expect(
+            structure, original, exact, [], self._policy, elements=elements, free=probe.stressed
+        )
 
     def passing_trivial(
         self,
@@ -154,20 +148,14 @@ class Truth:
         expected: Expected,
         other: list[torch.Tensor] | None,
         enough_memory: bool,
-        shown: dict[str, Any] | None = None,
     ) -> str | None:
-        """Returns the name of a trivial output that would pass, or None.
-
-        ``shown`` are the arguments of which one passed through would be such an output; None: all of them.
-        """
+        """Returns the name of a trivial output that would pass, or None."""
         with self._originals.in_stage(RUNNING):
             half = None
             # A user who sets a tolerance accepts such errors.
             if enough_memory and self._tolerance is None:
-                half = calls.run_in_half(module, arguments, self._originals.place)
-            return passing_trivial_output(
-                expected, arguments if shown is None else shown, other, half, self._policy, self._tolerance
-            )
+                half = calls.run_in_half(module, arguments)
+            return passing_trivial_output(expected, arguments, other, half, self._policy, self._tolerance)
 
     def _exact(
         self, modules: Modules, arguments: dict[str, Any], original: list[torch.Tensor]
@@ -177,7 +165,7 @@ class Truth:
             why = "there is too little memory for float64"
             if self._fits(modules.perturbed, arguments, original, runs=2):
                 try:
-                    exact = self._originals.in_float64.run(modules.exact, arguments, about=original)
+                    exact = calls.run_in_float64(modules.exact, arguments)
                 except torch.cuda.OutOfMemoryError:
                     pass
                 except Exception as error:  # e.g. an operation that asks for float32
@@ -195,7 +183,7 @@ class Truth:
         copies = modules.nearby(directions)
         found = [
             # No name for a copy of large weights: it is gone when the next one is made.
-            self._attempt(partial(self._originals.in_float64.run, next(copies), arguments, change))
+            self._attempt(partial(calls.run_in_float64, next(copies), arguments, change))
             for change in self._originals.perturbations(seed, directions)
         ]
         return [leaves for leaves in found if leaves]
@@ -215,7 +203,7 @@ class Truth:
                 yield Evaluation(leaves, None, mode.terms)
         for number in range(further):
             near = self.nearby(arguments, probe.seed + number)
-            if exact := self._attempt(partial(self._originals.in_float64.run, modules.exact, near)):
+            if exact := self._attempt(partial(calls.run_in_float64, modules.exact, near)):
                 for order in (contextlib.nullcontext(), Reordered()):
                     if leaves := self._attempt(partial(self._run, modules, near), order):
                         yield Evaluation(leaves, exact)
@@ -223,11 +211,10 @@ class Truth:
     def nearby(self, arguments: dict[str, Any], seed: int) -> dict[str, Any]:
         """Returns the arguments with other last digits."""
         visible, fine = self._originals.visible_perturbation(seed), self._originals.perturbations(seed)
-        move = partial(_near, change=visible, from_zero=next(fine))
-        return calls.mapped(arguments, partial(self._originals.changed, change=move))
+        return calls.mapped(arguments, partial(_near, change=visible, from_zero=next(fine)))
 
     def _run(self, modules: Modules, arguments: dict[str, Any]) -> list[torch.Tensor]:
-        return calls.run_original(modules.perturbed, arguments, self._originals.place)[1]
+        return calls.run_original(modules.perturbed, arguments)[1]
 
     def _attempt(
         self, run: Callable[[], list[Any]], way: contextlib.AbstractContextManager[Any] | None = None
@@ -257,9 +244,6 @@ class Truth:
         room: float = math.inf
         if self._policy.judge_bytes is not None:
             room = self._policy.judge_bytes
-        elif self._originals.lie_on_host(arguments):
-            # Their lease has room for outputs of two directions, or float64 is computed elsewhere, or in slices.
-            return runs <= 4 or runs * 8 * sum(t.numel() for t in original) <= self._policy.slice_bytes
         elif self._originals.device.startswith("cuda"):
             room = cached_bytes()
             if needed > room:  # the driver takes long to answer
@@ -276,13 +260,10 @@ def _elements(arguments: dict[str, Any]) -> int:
     return sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
 
 
-def _near(
-    tensor: torch.Tensor, part: int = 0, *, change: calls.Change, from_zero: calls.Change
-) -> torch.Tensor:
+def _near(tensor: torch.Tensor, *, change: calls.Change, from_zero: calls.Change) -> torch.Tensor:
     """Returns a slightly perturbed tensor of the same dtype; tiny numbers grow to the steps that ``from_zero`` makes about 1.
 
-    ``part`` is the number of its rows' group, where it is changed some rows after the other. Some at a time are here, too:
-    what lies between takes several times their memory.
+    Some rows are made at a time: what lies between takes several times their memory.
     """
     near = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
     step = max(1, AT_ONCE * tensor.shape[0] // max(1, tensor.numel())) if tensor.dim() else 1

@@ -66,18 +66,14 @@ def refuse_random(
     original: list[torch.Tensor],
     policy: Policy,
     probe: Probe,
-    place: calls.Change = torch.clone,
 ) -> None:
     """Refuses an original whose outputs depend on PyTorch's seed, apart from the rounding of sums.
-
-    Args:
-        place: returns a copy of an argument on the module's device.
 
     Raises:
         OriginalError: the outputs differ.
     """
     with original_errors(probe):
-        again = flatten(calls.call_original(module, arguments, 1, place))[1]
+        again = flatten(calls.call_original(module, arguments, 1))[1]
     same = numerics.expect(None, original, None, [], policy)
     for i, leaf in enumerate(again):
         alike = shape_and_kind(leaf) == shape_and_kind(original[i])
@@ -89,19 +85,14 @@ def refuse_random(
             )
 
 
-def updated_buffers(
-    module: torch.nn.Module, arguments: dict[str, Any], probe: Probe, place: calls.Change = torch.clone
-) -> tuple[str, ...]:
+def updated_buffers(module: torch.nn.Module, arguments: dict[str, Any], probe: Probe) -> tuple[str, ...]:
     """Returns the names of the buffers that a call of the original changes, which a kernel must change in the same way.
-
-    Args:
-        place: returns a copy of an argument on the module's device.
 
     Raises:
         OriginalError: it changes an input, or a buffer's shape or dtype; the text names it.
     """
     fresh = calls.copied(module, lambda tensor: tensor, torch.clone)
-    inputs = calls.mapped(arguments, place)
+    inputs = calls.mapped(arguments, torch.clone)
     with original_errors(probe), torch.no_grad():
         fresh(**nested(inputs))
     before, after = (dict(each.named_buffers(remove_duplicate=False)) for each in (module, fresh))
@@ -126,4 +117,4 @@ def _same(before: Any, after: Any) -> bool:
     if not isinstance(after, torch.Tensor) or before.shape != after.shape:
         return False
     pairs = zip(before.reshape(-1).split(CHUNK), after.reshape(-1).split(CHUNK), strict=True)
-    return all(torch.equal(a.to(b.device).nan_to_num(), b.nan_to_num()) for a, b in pairs)
+    return all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in pairs)

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from types import MappingProxyType
+from functools import partial
 from typing import Any
 
 import torch
 
 from kernelllm_judge.truth import exhaust
 from kernelllm_judge.truth.directed import Direction
-from kernelllm_judge.truth.rows import CHUNK
-from kernelllm_judge.truth.stress import PLANTED, changed, real_valued
+from kernelllm_judge.truth.stress import PLANTED, changed, ends, real_valued
 
 REPEATED = "few different values"
 """Changes integers and booleans row by row: to the least, the largest, one or random values of their own."""
@@ -33,53 +31,23 @@ OTHERS_THAN_GIVEN = "other values than those given"
 REDRAWN = 500_000_003
 """Added to seeds: with the probe's own, ``torch.randn`` would draw what it drew for the user."""
 
-PART_SEED = 1_000_033
-"""Between the seeds of two parts of an input: more than those of inputs and probes differ by."""
-
-
-@dataclass(frozen=True)
-class Span:
-    """The finite numbers between which an input's values lie."""
-
-    tensor: torch.Tensor
-    device: str | torch.device | None = None
-    """Device on which the values are looked for; None: where the input lies."""
-
-    @cached_property
-    def ends(self) -> tuple[Any, Any]:
-        """The least and the greatest; zeros where none is finite."""
-        parts = self.tensor.reshape(-1).split(CHUNK)
-        ends = [_ends(part.to(self.device or part.device)) for part in parts if part.numel()]
-        lows, highs = [low for low, _ in filter(None, ends)], [high for _, high in filter(None, ends)]
-        return min(lows, default=0), max(highs, default=0)
-
-
-Way = Callable[[torch.Tensor, int, Span], torch.Tensor]
-"""Changes a tensor by a seed; the span is that of the whole input where the tensor is a part of it."""
+Way = Callable[[torch.Tensor, int], torch.Tensor]
+"""Changes a tensor by a seed."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One way to change an input, at once or in parts.
-
-    Parts are rows. Each is changed with a seed of its own, so that none repeats another, and in the range of the whole
-    input. Otherwise a part is changed as the whole would be: a few places of each part get other values, for example,
-    so that every part shows what is stale, and their share stays the same.
-    """
+    """One way to change an input."""
 
     way: Way
     seed: int
-    span: Span | None = None
-    """Range of the whole input; None: of what is changed at once."""
 
-    def __call__(self, tensor: torch.Tensor, part: int = 0) -> torch.Tensor:
-        """Returns the changed tensor: an input, or the part of it that has this number."""
-        return self.way(tensor, self.seed + PART_SEED * part, self.span or Span(tensor))
+    def __call__(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Returns the changed input."""
+        return self.way(tensor, self.seed)
 
 
 Arguments = dict[str, Any]
-Apply = Callable[[Change, torch.Tensor], torch.Tensor]
-"""Returns a changed input."""
 Accepts = Callable[[Arguments, Collection[str]], bool]
 """Whether the original accepts arguments; the second one names those that may lie outside their usual range."""
 
@@ -110,8 +78,6 @@ def vary(
     fixed: Collection[str],
     accepts: Accepts,
     numbers: Sequence[int] = (),
-    spans: Mapping[str, Span] = MappingProxyType({}),
-    apply: Apply = lambda change, value: change(value),
 ) -> Mapping[str, Change]:
     """Returns the changes of inputs that the original accepts together, by the inputs' names.
 
@@ -121,8 +87,6 @@ def vary(
         fixed: names of inputs that have the same values at every seed.
         accepts: tries arguments. Real-valued inputs under ``stress`` are not tried: they take any value.
         numbers: those of ``NAMED``.
-        spans: those of whole inputs, where ``arguments`` are parts.
-        apply: applies a change to be tried.
     """
     found: dict[str, Change] = {}
     varied = dict(arguments)
@@ -134,15 +98,15 @@ def vary(
         if kind == NAMED:
             changes = _named(value, numbers, seed, _with_other(accepts, varied, name, [*found, name]))
         else:
-            span = spans.get(name)
-            ways: Sequence[Way]
-            if every := exhaust.read_kind(kind):
-                ways = exhaust.ways(every, value, name, real_valued(value))
-            else:
-                ways = _ways(value, kind, name in fixed, None if span is None else span.device)
-            changes = (Change(way, own, span) for way in ways)
+            every = exhaust.read_kind(kind)
+            ways = (
+                exhaust.ways(every, value, name, real_valued(value))
+                if every
+                else _ways(value, kind, name in fixed)
+            )
+            changes = (Change(way, own) for way in ways)
         for change in changes:
-            other = apply(change, value)
+            other = change(value)
             if torch.equal(other, value):
                 continue
             trial = {**varied, name: other}
@@ -154,11 +118,7 @@ def vary(
 
 
 def direct(
-    arguments: Mapping[str, Any],
-    direction: Direction,
-    seed: int,
-    accepts: Accepts,
-    apply: Apply = lambda change, value: change(value),
+    arguments: Mapping[str, Any], direction: Direction, seed: int, accepts: Accepts
 ) -> dict[str, Change]:
     """Returns the changes of inputs that the original accepts together, by the inputs' names."""
     found: dict[str, Change] = {}
@@ -169,24 +129,22 @@ def direct(
         if not (value.is_floating_point() or (value.dtype in WHOLE and direction.way == "values =")):
             continue
         change = Change(_towards(direction, value, arguments), seed + number)
-        trial = {**varied, name: apply(change, value)}
+        trial = {**varied, name: change(value)}
         if not torch.equal(trial[name], value) and accepts(trial, [*found, name]):
             found[name], varied = change, trial
     return found
 
 
-def _towards(
-    direction: Direction, value: torch.Tensor, arguments: Mapping[str, Any]
-) -> Callable[[torch.Tensor, int, Span], torch.Tensor]:
+def _towards(direction: Direction, value: torch.Tensor, arguments: Mapping[str, Any]) -> Way:
     if direction.way == "equal":
         alike = (v for v in arguments.values() if isinstance(v, torch.Tensor))
         first = next(v for v in alike if (v.shape, v.dtype) == (value.shape, value.dtype))
         return lambda *_: first.clone()
-    return lambda tensor, seed, _: direction.moved(tensor, torch.Generator(tensor.device).manual_seed(seed))
+    return lambda tensor, seed: direction.moved(tensor, torch.Generator(tensor.device).manual_seed(seed))
 
 
-def _ways(value: torch.Tensor, kind: str, is_fixed: bool, device: str | torch.device | None) -> list[Way]:
-    """Returns the ways to change one input, the strongest first. ``device`` is where it is read, see ``Span``."""
+def _ways(value: torch.Tensor, kind: str, is_fixed: bool) -> list[Way]:
+    """Returns the ways to change one input, the strongest first."""
     if kind == OTHERS_FOR_FIXED:
         return [_redrawn, partial(_near, step=1), partial(_near, step=-1), _permuted] if is_fixed else []
     if kind == OTHERS_THAN_GIVEN:
@@ -200,15 +158,10 @@ def _ways(value: torch.Tensor, kind: str, is_fixed: bool, device: str | torch.de
         limits = torch.iinfo(value.dtype)
         within = [v for v in _OUTSIDE if limits.min <= min(v) and max(v) <= limits.max]
         return [partial(_with, values=values) for values in within]
-    if value.is_floating_point() and _is_finite(value, device):
-        return [lambda tensor, seed, _: changed(tensor, kind, seed)]
+    # All numbers are finite, as their sum is then.
+    if value.is_floating_point() and bool(value.sum(dtype=torch.float64).isfinite()):
+        return [lambda tensor, seed: changed(tensor, kind, seed)]
     return []
-
-
-def _is_finite(value: torch.Tensor, device: str | torch.device | None) -> bool:
-    """Whether all numbers are finite, as their sum is then."""
-    parts = [value] if device is None else value.reshape(-1).split(CHUNK)
-    return all(bool(part.to(device or part.device).sum(dtype=torch.float64).isfinite()) for part in parts)
 
 
 def _with_other(
@@ -232,39 +185,23 @@ def _named(
         yield Change(partial(_with, values=accepted), seed)
 
 
-def _ends(part: torch.Tensor) -> tuple[Any, Any] | None:
-    """Returns the least and the greatest finite number; None where none is finite."""
-    low, high = part.aminmax()
-    if part.is_floating_point() and not bool(low.isfinite() & high.isfinite()):
-        part = part[part.isfinite()]
-        if not part.numel():
-            return None
-        low, high = part.aminmax()
-    return low.item(), high.item()
-
-
-def _redrawn(tensor: torch.Tensor, seed: int, span: Span) -> torch.Tensor:
+def _redrawn(tensor: torch.Tensor, seed: int) -> torch.Tensor:
     """Returns random values: normal ones, integers in the input's own range or from 0, or booleans."""
     generator = torch.Generator(tensor.device).manual_seed(seed + REDRAWN)
     if not tensor.is_floating_point():
-        return _drawn_like(tensor, tensor.shape, generator, span)
-    scale = max(map(abs, span.ends))
+        if tensor.dtype == torch.bool:
+            return torch.rand(tensor.shape, generator=generator, device=tensor.device) < 0.5
+        low, high = ends(tensor)
+        low = min(low, 0) if low == high else low
+        return torch.randint(
+            low, high + 1, tensor.shape, generator=generator, device=tensor.device, dtype=tensor.dtype
+        )
+    scale = max(map(abs, ends(tensor)))
     drawn = torch.randn(tensor.shape, generator=generator, device=tensor.device)
     return (drawn * (scale or 1.0)).to(tensor.dtype)
 
 
-def _drawn_like(
-    tensor: torch.Tensor, shape: Sequence[int], generator: torch.Generator, span: Span
-) -> torch.Tensor:
-    """Returns random booleans, or integers in the input's own range or from 0."""
-    if tensor.dtype == torch.bool:
-        return torch.rand(shape, generator=generator, device=tensor.device) < 0.5
-    low, high = span.ends
-    low = min(low, 0) if low == high else low
-    return torch.randint(low, high + 1, shape, generator=generator, device=tensor.device, dtype=tensor.dtype)
-
-
-def _near(tensor: torch.Tensor, seed: int, span: Span, step: int) -> torch.Tensor:
+def _near(tensor: torch.Tensor, seed: int, step: int) -> torch.Tensor:
     """Returns floats of the same signs, integers of which some differ by ``step``, or the opposite booleans."""
     generator = torch.Generator(tensor.device).manual_seed(seed)
     if tensor.dtype == torch.bool:
@@ -275,29 +212,29 @@ def _near(tensor: torch.Tensor, seed: int, span: Span, step: int) -> torch.Tenso
     return torch.where(draw < 0.5, tensor, tensor + step)
 
 
-def _permuted(tensor: torch.Tensor, seed: int, span: Span) -> torch.Tensor:
+def _permuted(tensor: torch.Tensor, seed: int) -> torch.Tensor:
     generator = torch.Generator(tensor.device).manual_seed(seed)
     order = torch.randperm(tensor.numel(), generator=generator, device=tensor.device)
     return tensor.flatten()[order].reshape(tensor.shape)
 
 
-def _repeated(tensor: torch.Tensor, seed: int, span: Span) -> torch.Tensor:
+def _repeated(tensor: torch.Tensor, seed: int) -> torch.Tensor:
     width = tensor.shape[-1] if tensor.dim() > 1 else 1
     rows = tensor.reshape(-1, width)
     generator = torch.Generator(tensor.device).manual_seed(seed)
-    fresh = _redrawn(rows, seed, span)
+    fresh = _redrawn(rows, seed)
     if tensor.dtype == torch.bool:
         kinds = [torch.ones_like(rows), torch.zeros_like(rows), fresh]
     else:
-        ends = [torch.full_like(rows[:1, :1], end).expand_as(rows) for end in span.ends]
-        kinds = [*ends, fresh, fresh[:, :1].expand_as(rows)]
+        same = [torch.full_like(rows[:1, :1], end).expand_as(rows) for end in ends(rows)]
+        kinds = [*same, fresh, fresh[:, :1].expand_as(rows)]
     which = torch.randperm(len(rows), generator=generator, device=tensor.device) % len(kinds)
     for number, kind in enumerate(kinds):
         rows = torch.where((which == number)[:, None], kind, rows)
     return rows.reshape(tensor.shape)
 
 
-def _with(tensor: torch.Tensor, seed: int, span: Span, values: tuple[int, ...]) -> torch.Tensor:
+def _with(tensor: torch.Tensor, seed: int, values: tuple[int, ...]) -> torch.Tensor:
     """Returns the tensor with each of the values in an eighth of its places, or fewer where there are many values."""
     generator = torch.Generator(tensor.device).manual_seed(seed)
     flat = tensor.flatten().clone()

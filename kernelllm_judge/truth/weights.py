@@ -22,10 +22,8 @@ WITH_NAN = "NaN"
 """Kind of weights: one NaN in each parameter, or one filter of NaN in a convolution's. Where a single tap of it meets
 padding, implementations differ: some multiply NaN with a zero there, others leave it out."""
 
-OTHER = "other"
-"""Kind of attribute values: near the module's own, but different enough to matter…"""
 ACROSS_ONE = "quite different"
-"""…on the other side of 1, or near where the original accepts no such value…"""
+"""Kind of attribute values: on the other side of 1, or near where the original accepts no such value…"""
 NEGATIVE = "negative"
 """…or of the other sign."""
 
@@ -190,8 +188,7 @@ def _values(own: float, kind: str) -> Iterator[float]:
     if kind == NEGATIVE:
         yield -own if own and math.isfinite(own) else -0.3
         return
-    if kind == ACROSS_ONE:
-        yield 0.4 if abs(own) > 1 else 1.7
+    yield 0.4 if abs(own) > 1 else 1.7
     if math.isfinite(own):
         # Twice an epsilon of 1e-6 would not show.
         yield own + 0.05 if abs(own) < 0.01 else own * 1.5

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import time
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 
 from kernelllm_judge.coverage.decisions import RECORD, Outcome, instrumented, recorder
+from kernelllm_judge.worker.launches import LaunchRecorder
 
 
 class Coverage:
@@ -38,6 +41,24 @@ class Coverage:
         taken = [list(each) for each in self._taken]
         self._taken.clear()
         return taken
+
+    def of_calls(
+        self, calls: Iterable[Callable[[], Any]], launches: LaunchRecorder, seconds: float
+    ) -> list[dict[str, Any]]:
+        """Returns how each call decides, and which numbers it passes to launches, which are left out.
+
+        Calls that fail are no worse than others: nothing that they see ships. When the seconds are over, no more are made.
+        """
+        found: list[dict[str, Any]] = []
+        end = time.monotonic() + seconds
+        self.taken()
+        with launches.left_out():
+            for call in itertools.takewhile(lambda _: time.monotonic() <= end, calls):
+                launches.passed = []
+                with contextlib.suppress(Exception):
+                    call()
+                found.append({"decided": self.taken(), "passed": launches.passed})
+        return found
 
     @contextlib.contextmanager
     def left_out(self) -> Iterator[None]:

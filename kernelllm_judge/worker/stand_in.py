@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.shared.buffers import view
+
 VENDOR_LAYERS = frozenset(
     f"torch.nn.modules.{name}"
     for name in """
@@ -168,6 +170,44 @@ def dict_of_parts(
             return parts.items()
 
     return stand_in(Parts, name, parts, withheld, asked)
+
+
+class Decoder:
+    """Converts JSON from the judge to what a candidate gets: views of shared memory and plain values."""
+
+    def __init__(self, asked: list[str]) -> None:
+        """``asked`` receives in words what a kernel asks for and only the target has."""
+        self.block = torch.empty(0)
+        """The shared memory, once it is attached; on the meta device tensors have none."""
+        self._asked = asked
+
+    def tensor(self, buffer: dict[str, Any]) -> torch.Tensor:
+        """Returns the tensor that a buffer's description means."""
+        dtype = getattr(torch, buffer["dtype"])
+        if self.block.is_meta:
+            return torch.empty(buffer["shape"], dtype=dtype, device="meta")
+        return view(
+            self.block, buffer["offset"], buffer["shape"], dtype
+        ).data  # its version is not the block's
+
+    def value(self, value: Any) -> Any:
+        """Returns what a JSON value means."""
+        match value:
+            case {"buffer": buffer, "requires_grad": required}:
+                return torch.nn.Parameter(self.tensor(buffer), required)
+            case {"buffer": buffer}:
+                return self.tensor(buffer)
+            case {"empty": shape, "of": dtype}:
+                return torch.empty(shape, dtype=getattr(torch, dtype), device=self.block.device)
+            case {"tuple": items}:
+                return tuple(map(self.value, items))
+            case {"list": items}:
+                return read_only_list(map(self.value, items), self._asked)
+            case {"dtype": dtype}:
+                return getattr(torch, dtype)
+            case {"float": number}:
+                return float(number)
+        return value
 
 
 class Builder:

@@ -10,8 +10,8 @@ import contextlib
 import importlib.util
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,10 +20,9 @@ import torch
 
 from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.shared import leaves
-from kernelllm_judge.shared.buffers import attach, view
+from kernelllm_judge.shared.buffers import attach
 from kernelllm_judge.shared.channel import Channel, ChannelClosed
 from kernelllm_judge.shared.clock import GpuClock
-from kernelllm_judge.shared.leaves import flatten
 from kernelllm_judge.shared.watch import OperationWatch
 from kernelllm_judge.worker import surroundings
 from kernelllm_judge.worker.absent_gpu import NotCompiled, answer_for_gpu, compile_only
@@ -33,7 +32,7 @@ from kernelllm_judge.worker.coverage import Coverage
 from kernelllm_judge.worker.errors import describe
 from kernelllm_judge.worker.kept import Kept
 from kernelllm_judge.worker.launches import LaunchRecorder, milliseconds
-from kernelllm_judge.worker.stand_in import Builder, read_only_list
+from kernelllm_judge.worker.stand_in import Builder, Decoder
 from kernelllm_runtime.states import entered
 
 STATES = ("elsewhere", "frozen")
@@ -55,13 +54,13 @@ class Worker:
         self.directory = directory
         self.fd = fd
         self.compile_target = compile_target
-        self.block = torch.empty(0)
         self.module = ModuleType("none")
         self.kept = Kept(self.module)
         self.instance: Any = None
         self.state_tensors: dict[str, torch.Tensor] = {}
         self.asked: list[str] = []
         """What the candidate asked for and only the target has, in words."""
+        self.decoder = Decoder(self.asked)
         self.launches = LaunchRecorder()
         self.coverage = Coverage()
         self.tuning: Any = None
@@ -74,18 +73,9 @@ class Worker:
 
     def serve(self) -> None:
         """Answers requests until the judge closes the channel."""
-        handlers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-            "ready": self.ready,
-            "load": self.load,
-            "state": self.state,
-            "run": self.run,
-            "loop": self.loop,
-            "share": self.share,
-            "decide": self.decide,
-            "compile": self.compile,
-            "construct": self.construct,
-            "trace": self.trace,
-        }
+        every = self.ready, self.load, self.state, self.run, self.loop, self.share, self.decide
+        others = self.compile, self.construct, self.trace
+        handlers = {handler.__name__: handler for handler in (*every, *others)}
         while True:
             try:
                 request = self.channel.receive()
@@ -97,7 +87,7 @@ class Worker:
                 reply = {"fault": str(fault)}
             except Exception as error:  # whatever the candidate raises is reported
                 reply = {"error": describe(error, self.directory)}
-            if request.get("release", request.get("how") in WATCHED):
+            if request.get("how") in WATCHED:
                 _release_cache()
             self.channel.send(reply)
 
@@ -127,35 +117,30 @@ class Worker:
     def state(self, request: dict[str, Any]) -> dict[str, Any]:
         """Builds the stand-in for ``self`` from tensors in shared buffers and plain values."""
         if request["allocator"] is not None:
-            self.block = attach(request["allocator"], self.fd)
+            self.decoder.block = attach(request["allocator"], self.fd)
         self.state_tensors = {}
-        self.instance = Builder(self._value, self.state_tensors, self.asked).build(request["tree"])
+        self.instance = Builder(self.decoder.value, self.state_tensors, self.asked).build(request["tree"])
         return {"ok": True}
 
     def run(self, request: dict[str, Any]) -> dict[str, Any]:
         """Calls ``forward`` once, copies its outputs to the given buffers, and describes the call.
 
-        The request's ``how`` is ``watched`` (torch's operations are counted, memory is guarded),
-        ``sanitized`` (the same, with every access checked in Triton's interpreter), ``reversed`` (watched,
-        with programs in reverse order in the interpreter), one of ``STATES`` (watched, in those of
-        ``kernelllm_runtime.states``), ``no kernels`` (watched, with launches skipped), or ``timed`` (on a GPU,
-        behind ``flushes`` overwrites of L2). With ``release``, as in ``loop`` and ``share``, the cache of GPU
-        memory is released afterwards, so an untimed call comes first, which allocates it anew.
+        The request's ``how`` is ``timed`` (on a GPU, behind ``flushes`` overwrites of L2) or ``watched``: torch's
+        operations are counted, memory is guarded. So are they with ``sanitized`` (every access is checked in Triton's
+        interpreter), ``reversed`` (so is the order of programs there), ``STATES`` and ``no kernels`` (none is launched).
         """
         call, inputs = self._call(request["inputs"], request.get("grad"))
         before, around = self.launches.count, surroundings.present()
-        given = {k: v for k, v in {**self.state_tensors, **inputs}.items() if isinstance(v, torch.Tensor)}
+        given = _tensors({**self.state_tensors, **inputs})
         placed = leaves.placed(given)
         required = {name: tensor.requires_grad for name, tensor in given.items()}
         report: dict[str, Any] = {}
         if request["how"] == "timed":
-            if request["release"]:
-                self._allocate_anew(call)
             torch.cuda.reset_peak_memory_stats()
-            held = _bytes_of("allocated")["current"]
+            held = torch.cuda.memory_allocated()
             with self.coverage.left_out():
                 outputs, report["microseconds"] = self.clock.one(call, request["flushes"])
-            report["peak"] = _bytes_of("allocated")["peak"] - held
+            report["peak"] = torch.cuda.max_memory_allocated() - held
         else:
             watch = OperationWatch()
             with (
@@ -166,16 +151,12 @@ class Worker:
             ):
                 outputs = call()
             report |= {"operations": dict(watch.elements), "broken": watch.broken_guards()}
-        left = surroundings.changed(around)
-        grad = request.get("grad", {"again": ""})
-        structure, flat = flatten(outputs)
-        if "grad" not in request and any(_requires_grad(leaf) for leaf in flat):
+        left, grad = surroundings.changed(around), request.get("grad", {"again": ""})
+        structure, flat = leaves.flatten(outputs)
+        if "grad" not in request and any(type(leaf) is torch.Tensor and leaf.requires_grad for leaf in flat):
             left.append("whether its outputs require gradients")
-        left += [
-            f"whether {name} requires gradients"
-            for name in given
-            if given[name].requires_grad != required[name]
-        ]
+        changed = (name for name in given if given[name].requires_grad != required[name])
+        left += [f"whether {name} requires gradients" for name in changed]
         report |= {
             "structure": structure,
             "leaves": [leaves.describe(leaf) for leaf in flat],
@@ -193,50 +174,29 @@ class Worker:
             "decided": self.coverage.taken(),
         }
         self.asked.clear()
-        self._write(flat, request["outputs"])
-        self._write_gradients(call, request)
+        self._write(flat, call, request)
         return report
 
     def loop(self, request: dict[str, Any]) -> dict[str, Any]:
         """Times many calls, with their backward passes if asked, see ``GpuClock.many``; writes what the last one gave."""
         calls = [self._call(inputs, request.get("grad"))[0] for inputs in request["inputs"]]
-        if request["release"]:
-            self._allocate_anew(calls[0])
         with self.coverage.left_out():
             outputs, events = self.clock.many(calls, request["count"], request["flushes"])
-        structure, flat = flatten(outputs)
-        self._write(flat, request["outputs"])
-        self._write_gradients(calls[(request["count"] - 1) % len(calls)], request)
+        structure, flat = leaves.flatten(outputs)
+        self._write(flat, calls[(request["count"] - 1) % len(calls)], request)
         return {"structure": structure, "leaves": [leaves.describe(leaf) for leaf in flat], "events": events}
 
     def share(self, request: dict[str, Any]) -> dict[str, Any]:
         """Measures the ms that a call takes on the GPU, and those that the candidate's own launches take."""
         call, _ = self._call(request["inputs"])
-        if request["release"]:
-            self._allocate_anew(call)
         with self.launches.timed() as spans, self.coverage.left_out():
             _, microseconds = self.clock.one(call, request["flushes"])
         return {"own": milliseconds(spans), "all": microseconds / 1000.0}
 
     def decide(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Returns how each of many calls decides, and which numbers it passes to launches, which are left out.
-
-        Arguments are as large as stated, and hold anything.
-
-        Calls that fail are no worse than others: nothing that they see ships. When ``seconds`` are over, the others are not made.
-        """
-        found: list[dict[str, Any]] = []
-        start = time.monotonic()
-        self.coverage.taken()
-        with self.launches.left_out():
-            for inputs in request["calls"]:
-                if time.monotonic() - start > request["seconds"]:
-                    break
-                self.launches.passed = []
-                with contextlib.suppress(Exception):
-                    self._call(inputs)[0]()
-                found.append({"decided": self.coverage.taken(), "passed": self.launches.passed})
-        return {"calls": found}
+        """Returns what ``Coverage.of_calls`` does. Arguments are as large as stated, and hold anything."""
+        calls = (partial(lambda inputs: self._call(inputs)[0](), inputs) for inputs in request["calls"])
+        return {"calls": self.coverage.of_calls(calls, self.launches, request["seconds"])}
 
     def compile(self, request: dict[str, Any]) -> dict[str, Any]:
         """Compiles every kernel that ``forward`` launches for the GPU architecture, without launching any."""
@@ -254,25 +214,23 @@ class Worker:
             from kernelllm_judge.worker.tracing import Tracer
 
             self.tracer = Tracer()
-        device = torch.device("cuda", 0) if self.block.is_cuda else torch.device("cpu")
-        before = self.block, self.state_tensors, self.instance
-        self.block = torch.empty(0, dtype=torch.uint8, device="meta")
+        device = torch.device("cuda", 0) if self.decoder.block.is_cuda else torch.device("cpu")
+        before = self.decoder.block, self.state_tensors, self.instance
+        self.decoder.block = torch.empty(0, dtype=torch.uint8, device="meta")
         runs: list[dict[str, Any]] = []
         try:
             for each in request["calls"]:
                 self.state({"allocator": None, "tree": request["tree"]})
                 try:
                     call, inputs = self._call(each["inputs"])
-                    named = {**inputs, **self.state_tensors}.items()
-                    kept = {k: v for k, v in named if k in inputs or isinstance(v, torch.nn.Parameter)}
-                    sources = {k: v for k, v in kept.items() if isinstance(v, torch.Tensor)}
-                    runs.append(
-                        self.tracer.trace(call, device, each["variant"], sources if request["grad"] else None)
-                    )
+                    held = self.state_tensors.items()
+                    parameters = {k: v for k, v in held if isinstance(v, torch.nn.Parameter)}
+                    sources = _tensors({**inputs, **parameters}) if request["grad"] else None
+                    runs.append(self.tracer.trace(call, device, each["variant"], sources))
                 except Exception as error:  # what needs values, and all else that a candidate raises
                     runs.append({"error": describe(error, self.directory)})
         finally:
-            self.block, self.state_tensors, self.instance = before
+            self.decoder.block, self.state_tensors, self.instance = before
         texts, self.tracer.texts = self.tracer.texts, {}
         return {"runs": runs, "kernels": texts}
 
@@ -286,7 +244,7 @@ class Worker:
         self, inputs: dict[str, Any], grad: dict[str, Any] | None = None
     ) -> tuple[Callable[[], Any], dict[str, Any]]:
         """Returns a call of ``forward``, with its backward pass if ``grad`` asks for gradients, and its arguments."""
-        arguments = {name: self._value(value) for name, value in inputs.items()}
+        arguments = {name: self.decoder.value(value) for name, value in inputs.items()}
         forward, instance, passed = self.module.forward, self.instance, nested(arguments)
 
         def call() -> Any:
@@ -294,19 +252,14 @@ class Worker:
 
         if grad is None:
             return call, arguments
-        named = {k: v for k, v in {**arguments, **self.state_tensors}.items() if isinstance(v, torch.Tensor)}
-        return BothPasses(call, named, grad, self._tensor, self.waiting), arguments
-
-    def _allocate_anew(self, call: Callable[[], Any]) -> None:
-        """Makes an untimed call, which leaves its memory to the next one, and waits, see ``GpuClock.settle``."""
-        self.clock.flush(1)  # now: its buffer must not lie in that memory
-        call()
-        self.clock.settle()
+        named = _tensors({**arguments, **self.state_tensors})
+        return BothPasses(call, named, grad, self.decoder.tensor, self.waiting), arguments
 
     def _condition(self, how: str, inputs: dict[str, Any]) -> contextlib.AbstractContextManager[object]:
         if how in STATES:
-            tensors = [value for value in inputs.values() if isinstance(value, torch.Tensor)]
-            return entered(STATES.index(how) + 1, tensors, [*self.state_tensors.values()])
+            return entered(
+                STATES.index(how) + 1, [*_tensors(inputs).values()], [*self.state_tensors.values()]
+            )
         if how == "no kernels":
             return self.launches.left_out()
         if how == "reversed" and os.environ.get("TRITON_INTERPRET") == "1":
@@ -342,14 +295,12 @@ class Worker:
             return
         from kernelllm_judge.worker.sanitizer.sanitizer import Sanitizer
 
-        tensors = {f"the input `{name}`": v for name, v in inputs.items() if isinstance(v, torch.Tensor)} | {
-            f"`{name}`": tensor for name, tensor in self.state_tensors.items()
-        }
-        incoming = request["grad"]["outputs"] if "grad" in request else []
-        for i, given in enumerate(incoming):
+        tensors = {f"the input `{name}`": tensor for name, tensor in _tensors(inputs).items()}
+        tensors |= {f"`{name}`": tensor for name, tensor in self.state_tensors.items()}
+        for i, given in enumerate(request.get("grad", {"outputs": ()})["outputs"]):
             if given is not None:
-                tensors[f"the gradient of output {i}"] = self._tensor(given["buffer"])
-        sanitizer = Sanitizer(self.block, tensors, str(self.directory / "kernel_module.py"))
+                tensors[f"the gradient of output {i}"] = self.decoder.tensor(given["buffer"])
+        sanitizer = Sanitizer(self.decoder.block, tensors, str(self.directory / "kernel_module.py"))
         self.tuning.sanitizer = sanitizer if request["all_configurations"] else None
         self.tuning.turn += request["all_configurations"]
         try:
@@ -363,45 +314,17 @@ class Worker:
             self.tuning.sanitizer = None
         report["fault"] = sanitizer.fault
 
-    def _write(self, flat: list[Any], descriptions: list[dict[str, Any]]) -> None:
-        """Copies outputs to their buffers where shape and dtype match; the judge rejects all others."""
-        buffers = [self._tensor(buffer) for buffer in descriptions]
-        for leaf, buffer in zip(flat, buffers, strict=False):
+    def _write(self, flat: list[Any], call: Callable[[], Any], request: dict[str, Any]) -> None:
+        """Copies outputs and gradients to their buffers where shape and dtype match; the judge rejects all others."""
+        pairs = [*zip(flat, request["outputs"], strict=False)]
+        if isinstance(call, BothPasses):
+            pairs += zip(call.gradients, request["grad"]["buffers"], strict=False)
+        for leaf, description in pairs:
+            buffer = self.decoder.tensor(description)
             if type(leaf) is torch.Tensor and leaf.shape == buffer.shape and leaf.dtype == buffer.dtype:
                 buffer.copy_(leaf)
-        if self.block.is_cuda:
+        if self.decoder.block.is_cuda:
             torch.cuda.synchronize()
-
-    def _write_gradients(self, call: Callable[[], Any], request: dict[str, Any]) -> None:
-        if isinstance(call, BothPasses):
-            self._write(call.gradients, request["grad"]["buffers"])
-
-    def _tensor(self, buffer: dict[str, Any]) -> torch.Tensor:
-        if self.block.is_meta:
-            return torch.empty(buffer["shape"], dtype=getattr(torch, buffer["dtype"]), device="meta")
-        tensor = view(self.block, buffer["offset"], buffer["shape"], getattr(torch, buffer["dtype"]))
-        return tensor.data  # with a version of its own, not that of the whole block
-
-    def _value(self, value: Any) -> Any:
-        """Converts a JSON value from the judge to what the candidate gets."""
-        if isinstance(value, dict):
-            if "requires_grad" in value:
-                return torch.nn.Parameter(self._tensor(value["buffer"]), value["requires_grad"])
-            if "buffer" in value:
-                return self._tensor(value["buffer"])
-            if "empty" in value:
-                return torch.empty(
-                    value["empty"], dtype=getattr(torch, value["of"]), device=self.block.device
-                )
-            if "tuple" in value:
-                return tuple(self._value(item) for item in value["tuple"])
-            if "list" in value:
-                return read_only_list(map(self._value, value["list"]), self.asked)
-            if "dtype" in value:
-                return getattr(torch, value["dtype"])
-            if "float" in value:
-                return float(value["float"])
-        return value
 
     def _prepare_triton(self) -> None:
         self.launches.install()
@@ -420,19 +343,11 @@ class MemoryFault(Exception):
     """A kernel accessed memory wrongly, and the call failed afterwards; the text says what was wrong."""
 
 
-def _requires_grad(leaf: Any) -> bool:
-    return type(leaf) is torch.Tensor and leaf.requires_grad
+def _tensors(values: dict[str, Any]) -> dict[str, torch.Tensor]:
+    return {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
 
 
 def _release_cache() -> None:
     """Gives cached GPU memory back, where it is much: the judge may need it."""
-    if not torch.cuda.is_initialized():
-        return
-    if _bytes_of("reserved")["current"] - _bytes_of("allocated")["current"] > CACHED:
+    if torch.cuda.is_initialized() and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > CACHED:
         torch.cuda.empty_cache()
-
-
-def _bytes_of(kind: str) -> dict[str, int]:
-    """Returns PyTorch's bytes of one kind, ``current`` and ``peak``; its functions for each sort all of its statistics first."""
-    found: dict[str, int] = torch.cuda.memory.memory_stats_as_nested_dict()[f"{kind}_bytes"]["all"]
-    return found

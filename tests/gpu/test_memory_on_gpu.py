@@ -126,19 +126,17 @@ class ModelNew(torch.nn.Module):
 """
 
 CALLS = {
-    "elementwise": ("x", "torch.relu(x)", "torch.randn(65536, 4096)", ELEMENTWISE, 8),
-    # Larger than measuring the roofline, so that timing takes the most.
-    "large": ("x", "torch.relu(x)", "torch.rand(262144, 4096)", ELEMENTWISE, 16),
-    "softmax": ("x", "torch.softmax(x, 1)", "torch.randn(65536, 4096)", SOFTMAX, 8),
-    "loss": ("x, y", "((x - y) ** 2).mean()", "torch.randn(16384, 4096), torch.randn(16384, 4096)", LOSS, 7),
-    "normalize": ("x", "x / torch.linalg.vector_norm(x)", "torch.randn(65536, 4096)", NORMALIZE, 18),
-    "matmul": ("a, b", "a @ b", "torch.randn(65536, 256), torch.randn(256, 4096)", MATMUL, 7),
+    "elementwise": ("x", "torch.relu(x)", "torch.randn(65536, 4096)", ELEMENTWISE),
+    "softmax": ("x", "torch.softmax(x, 1)", "torch.randn(65536, 4096)", SOFTMAX),
+    "loss": ("x, y", "((x - y) ** 2).mean()", "torch.randn(16384, 4096), torch.randn(16384, 4096)", LOSS),
+    "normalize": ("x", "x / torch.linalg.vector_norm(x)", "torch.randn(65536, 4096)", NORMALIZE),
+    "matmul": ("a, b", "a @ b", "torch.randn(65536, 256), torch.randn(256, 4096)", MATMUL),
 }
-"""Parameters, result and inputs of an original, a right kernel for it, and a budget in GiB."""
+"""Parameters, result and inputs of an original, and a right kernel for it."""
 
 
 def live_of(folder, name):
-    parameters, result, inputs, *_ = CALLS[name]
+    parameters, result, inputs, _ = CALLS[name]
     folder.joinpath("reference.py").write_text(
         f"import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, {parameters}):\n"
         f"        return {result}\n\n\ndef get_inputs():\n    return [{inputs}]\n\n\n"
@@ -177,42 +175,17 @@ def verdict_on(live, text, budget):
         torch.cuda.empty_cache()
 
 
-@pytest.mark.parametrize("name", [name for name in CALLS if name != "normalize"])
+@pytest.mark.parametrize("name", CALLS)
 def test_a_verdict_takes_no_more_than_its_lease(name, tmp_path):
-    *_, text, budget = CALLS[name]
     live = live_of(tmp_path, name)
-    call = ReferenceOutputs(live, "cuda", Policy(), None).call
-    assert call.least(Policy(), budget * GIB) <= budget * GIB < call.usual()
+    needed = ReferenceOutputs(live, "cuda", Policy(), None).call.usual()
     with most_used() as used:
-        verdict = verdict_on(live, IMPORTS + text, budget * GIB)
+        verdict = verdict_on(live, IMPORTS + CALLS[name][-1], needed + GIB)
     assert verdict.accepted, verdict.reason
     [timing] = verdict.timing
     assert timing.note == ""
     assert timing.compiled is not None
-    assert used() <= call.least(Policy(), budget * GIB), f"{used() / GIB:.2f} GiB"
-    if name == "large":
-        assert verdict.seconds < 60, verdict.durations
-
-
-@pytest.mark.parametrize("name", ["softmax", "loss"])
-def test_a_wrong_element_is_found_where_memory_is_scarce(name, tmp_path):
-    *_, text, budget = CALLS[name]
-    live = live_of(tmp_path, name)
-    wrong = text.replace("tl.exp(x - top)", "tl.exp(x - top) * 1.001 + 1e-4").replace(
-        "apart * apart", "apart * apart * 1.001"
-    )
-    assert wrong != text
-    verdict = verdict_on(live, IMPORTS + wrong, budget * GIB)
-    assert verdict.verdict == "rejected", verdict.reason
-
-
-def test_rows_turn_out_to_depend_on_each_other(tmp_path):
-    """As KernelBench's Frobenius norm: a call without data looks as if slices could be compared."""
-    live = live_of(tmp_path, "normalize")
-    call = ReferenceOutputs(live, "cuda", Policy(), None).call
-    assert call.usual() < 18 * GIB
-    verdict = verdict_on(live, IMPORTS + NORMALIZE, 18 * GIB)
-    assert verdict.accepted, verdict.reason
+    assert used() <= needed, f"{used() / GIB:.2f} GiB"
 
 
 def test_what_does_not_fit_says_what_would_do(tmp_path):

@@ -329,8 +329,8 @@ def test_a_worker_that_is_killed_from_outside_changes_no_verdict(lives):
     assert verdict.accepted, verdict.reason
 
 
-def test_slices_and_scarce_memory_decide_the_same(lives):
-    policy = Policy(slice_bytes=1, slice_elements=4 * 64, judge_bytes=1 << 30)
+def test_slices_decide_the_same(lives):
+    policy = Policy(slice_bytes=1, slice_elements=4 * 64)
     wrong = GOOD.replace("+ 1)", "+ tl.where(tl.program_id(0) == 4, 1.001, 1.0))")
     assert wrong != GOOD
     with Judge(find_environment("cpu"), policy=policy) as judge:

@@ -28,7 +28,7 @@ def test_only_a_lack_of_memory_counts_as_one(error, memory):
 def test_a_lease_has_room_for_what_stays_cached(inputs, outputs, peak, rows):
     """Beside a worker's call: two probes' inputs, the memory shared with the worker, and what the worker allocates."""
     gib = 1 << 30
-    call = CallBytes(inputs * gib, 0, outputs * gib, peak * gib, inputs * gib, 1 << 20, rows)
+    call = CallBytes(inputs * gib, 0, outputs * gib, peak * gib, inputs * gib, rows)
     at_once = 2 * call.inputs + call.shared + call.peak
     assert OWN + at_once + call.spare() <= call.usual()
 
@@ -37,7 +37,7 @@ def test_a_lease_has_room_for_what_stays_cached(inputs, outputs, peak, rows):
 def test_timing_alone_takes_less_than_a_verdict(inputs, outputs, peak):
     """Beside the judge's call: its inputs, the memory shared with the worker, and what the worker keeps of its own call."""
     gib = 1 << 30
-    call = CallBytes(inputs * gib, 0, outputs * gib, peak * gib, inputs * gib, 1 << 20, True)
+    call = CallBytes(inputs * gib, 0, outputs * gib, peak * gib, inputs * gib, True)
     assert OWN + 2 * call.inputs + call.outputs + 2 * call.peak <= call.to_time() < call.usual()
 
 

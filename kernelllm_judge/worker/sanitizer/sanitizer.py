@@ -48,13 +48,8 @@ class Sanitizer:
     def watching(self) -> Iterator[None]:
         """A context in which launches are checked."""
         builder = InterpreterBuilder
-        names = (
-            "create_masked_load",
-            "create_masked_store",
-            "create_atomic_rmw",
-            "create_atomic_cas",
-            "create_ptr_to_int",
-        )
+        kinds = ("masked_load", "masked_store", "atomic_rmw", "atomic_cas", "ptr_to_int")
+        names = [f"create_{kind}" for kind in kinds]
         before = {name: getattr(builder, name) for name in names}
         convert, launch = interpreter._implicit_cvt, interpreter.GridExecutor.__call__
 

@@ -25,8 +25,8 @@ def test_both_passes_move_the_gradients_as_well() -> None:
     prepared = prepared_for(module, x)
     gradients = forms_of_gradients(module, prepared.arguments, 1)
     compiled = torch.compile(module, backend="eager")
-    forward = forward_pass(prepared, prepared.arguments, compiled)
-    both = forward_and_backward(prepared, prepared.arguments, compiled, gradients)
+    forward = forward_pass(prepared, compiled)
+    both = forward_and_backward(prepared, compiled, gradients)
     state, given, made = 4 * (32 * 8 + 8), 4 * 64 * 32, 4 * 64 * 8
     assert forward.bytes == state + given + made
     assert both.bytes == 2 * (state + given + made)
@@ -42,8 +42,8 @@ def test_both_passes_move_the_gradients_as_well() -> None:
 def test_what_does_not_compile_has_no_such_calls() -> None:
     prepared = prepared_for(nn.Tanh(), torch.randn(4))
     gradients = forms_of_gradients(prepared.module, prepared.arguments, 1)
-    assert forward_pass(prepared, prepared.arguments, None).compiled is None
-    assert forward_and_backward(prepared, prepared.arguments, None, gradients).compiled is None
+    assert forward_pass(prepared, None).compiled is None
+    assert forward_and_backward(prepared, None, gradients).compiled is None
 
 
 def test_a_compiled_copy_is_differentiated_by_its_own_parameters() -> None:
@@ -52,7 +52,7 @@ def test_a_compiled_copy_is_differentiated_by_its_own_parameters() -> None:
     prepared = prepared_for(module, x)
     gradients = forms_of_gradients(module, prepared.arguments, 1)
     compiled = torch.compile(copy.deepcopy(module), backend="eager")
-    both = forward_and_backward(prepared, prepared.arguments, compiled, gradients)
+    both = forward_and_backward(prepared, compiled, gradients)
     assert all(found is not None for found in both.compiled()[1])
 
 
@@ -70,7 +70,7 @@ class Summed(nn.Module):
 def test_a_gradient_that_is_the_one_that_flows_in_or_repeats_it_moves_nothing(module) -> None:
     prepared = prepared_for(module, torch.randn(64, 32))
     gradients = forms_of_gradients(module, prepared.arguments, 1)
-    both = forward_and_backward(prepared, prepared.arguments, None, gradients)
+    both = forward_and_backward(prepared, None, gradients)
     assert both.bytes == prepared.bytes + gradients.into[0].nbytes
 
 
@@ -79,7 +79,7 @@ def test_an_original_may_write_to_its_input_if_that_changes_nothing() -> None:
     prepared = prepared_for(module, x)
     gradients = forms_of_gradients(module, prepared.arguments, 1)
     assert gradients.in_place == {"input"}
-    [found] = forward_and_backward(prepared, prepared.arguments, None, gradients).eager()[1]
+    [found] = forward_and_backward(prepared, None, gradients).eager()[1]
     assert torch.equal(found, gradients.into[0])
 
 
@@ -95,5 +95,5 @@ class Nested(nn.Module):
 def test_the_operations_of_both_passes_of_modules_in_modules_are_counted() -> None:
     prepared = prepared_for(Nested(), torch.randn(64, 32))
     gradients = forms_of_gradients(prepared.module, prepared.arguments, 1)
-    both = forward_and_backward(prepared, prepared.arguments, None, gradients)
+    both = forward_and_backward(prepared, None, gradients)
     assert count_flops(both.eager).total == 3 * 2 * 64 * 32 * 8

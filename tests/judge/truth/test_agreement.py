@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.truth import numerics
-from kernelllm_judge.truth.agreement import agrees, agrees_together, each_agrees
+from kernelllm_judge.truth.agreement import agrees
 from kernelllm_judge.truth.honest import Evaluation
 
 POLICY = Policy()
@@ -103,7 +103,6 @@ def test_differences_that_overflow_are_not_taken_for_none(dtype, factor) -> None
     got = (exact * factor).to(dtype)
     assert not passes(got, expect(original, exact))
     assert not agrees(got, original, POLICY)
-    assert agrees(original, original, POLICY)
 
 
 def test_what_is_equal_in_few_digits_alone_hides_no_small_elements() -> None:
@@ -121,5 +120,4 @@ def test_what_is_equal_in_few_digits_alone_hides_no_small_elements() -> None:
 @pytest.mark.parametrize("shape", [(4, 0), (0,), (0, 64)])
 def test_outputs_without_elements_agree(dtype, shape) -> None:
     empty = torch.empty(shape, dtype=dtype)
-    assert each_agrees(empty, empty, POLICY)
-    assert agrees_together(empty, empty, POLICY)
+    assert agrees(empty, empty, POLICY)

@@ -13,7 +13,6 @@ from torch._inductor.graph import GraphLowering
 
 from kernelllm_judge.core.records import Case, Domain
 from kernelllm_judge.policy import Policy
-from kernelllm_judge.truth.compiled import WarmCompiler
 from kernelllm_judge.truth.gradients import forms_of_gradients
 from kernelllm_judge.truth.outputs import ReferenceOutputs
 from kernelllm_judge.truth.probes import Probe
@@ -95,14 +94,14 @@ def sharing(noted):
 
 def test_the_gpu_is_held_while_a_graph_runs_and_not_while_one_is_compiled(events):
     compiled, prepared = prepared_for(TwoGraphs())
-    compiled.compile(prepared, prepared.arguments, sharing(events))
+    compiled.compile(prepared, sharing(events))
     held = ["holds the GPU", "lets it go"]
     assert events == [*held, "compiles", *held, "compiles", *held]
 
 
 def test_the_gpu_is_not_held_while_a_single_graph_is_traced(events):
     compiled, prepared = prepared_for(Activated())
-    assert compiled.compile(prepared, prepared.arguments, sharing(events)) is not None
+    assert compiled.compile(prepared, sharing(events)) is not None
     assert events == ["compiles", "holds the GPU", "lets it go"]
 
 
@@ -128,7 +127,7 @@ def test_what_is_several_graphs_is_held_and_compiled_at_every_size_and_again(eve
         for n in sizes:
             prepared = references.prepare(Probe("default", (("n", n),), 1))
             del events[:]
-            call = references.compiled.compile(prepared, prepared.arguments, sharing(events))
+            call = references.compiled.compile(prepared, sharing(events))
             assert events[0] == "holds the GPU"
             assert events.count("runs as it is") == 1
             del events[:]
@@ -144,10 +143,10 @@ def test_what_is_never_compiled_runs_while_the_gpu_is_held_from_then_on(events):
             return x + 1
 
     compiled, prepared = prepared_for(Disabled())
-    compiled.compile(prepared, prepared.arguments, sharing(events))
+    compiled.compile(prepared, sharing(events))
     del events[:]
     again, prepared = prepared_for(Disabled())
-    again.compile(prepared, prepared.arguments, sharing(events))
+    again.compile(prepared, sharing(events))
     assert events == ["holds the GPU", "lets it go"]
 
 
@@ -168,14 +167,14 @@ def test_the_gpu_is_not_held_while_a_backward_pass_is_compiled(monkeypatch):
     compiled, prepared = prepared_for(Activated())
     gradients = forms_of_gradients(prepared.module, prepared.arguments, 1)
     with torch._inductor.config.patch(force_disable_caches=True):
-        both = compiled.compile(prepared, prepared.arguments, hold, gradients)
+        both = compiled.compile(prepared, hold, gradients)
     assert noted == [("forward", False), ("backward", False)]
-    assert both is not compiled.compile(prepared, prepared.arguments, hold)
+    assert both is not compiled.compile(prepared, hold)
 
 
 def test_a_later_call_holds_nothing_even_if_it_compiles_anew(events):
     compiled, prepared = prepared_for(TwoGraphs())
-    call = compiled.compile(prepared, prepared.arguments, sharing(events))
+    call = compiled.compile(prepared, sharing(events))
     del events[:]
     x = torch.randn(7, 64)
     torch.testing.assert_close(call(x), TwoGraphs()(x))
@@ -188,7 +187,7 @@ def test_a_later_call_may_need_several_graphs(events):
             return TwoGraphs.forward(self, x) if len(x) > 6 else x.sin()
 
     compiled, prepared = prepared_for(Either())
-    call = compiled.compile(prepared, prepared.arguments, sharing(events))
+    call = compiled.compile(prepared, sharing(events))
     assert events == ["compiles", "holds the GPU", "lets it go"]
     x = torch.randn(7, 64)
     torch.testing.assert_close(call(x), TwoGraphs()(x))
@@ -204,27 +203,27 @@ def test_an_original_that_does_not_compile_has_no_baseline_and_keeps_nothing(eve
 
     monkeypatch.setattr(torch._inductor, "compile", compiling)
     compiled, prepared = prepared_for(TwoGraphs())
-    assert compiled.compile(prepared, prepared.arguments, sharing(events)) is None
+    assert compiled.compile(prepared, sharing(events)) is None
     assert events.count("holds the GPU") == events.count("lets it go") == 2
 
 
 def test_an_original_is_compiled_once_for_its_sizes(events):
     compiled, prepared = prepared_for(TwoGraphs())
     for _ in range(2):
-        compiled.compile(prepared, prepared.arguments, sharing(events))
+        compiled.compile(prepared, sharing(events))
     assert events.count("compiles") == 2
 
 
 def test_what_was_compiled_for_a_class_runs_for_its_other_targets(events):
     for _ in range(10):  # as many as PyTorch would not compile anew
         compiled, prepared = prepared_for(TwoGraphs())
-        assert compiled.compile(prepared, prepared.arguments, sharing(events)) is not None
+        assert compiled.compile(prepared, sharing(events)) is not None
     assert events.count("compiles") == 2
 
 
 def test_a_baseline_is_at_hand_while_another_one_is_compiled():
     compiled, prepared = prepared_for(TwoGraphs())
-    first = compiled.compile(prepared, prepared.arguments, contextlib.nullcontext)
+    first = compiled.compile(prepared, contextlib.nullcontext)
     running, done = threading.Event(), threading.Event()
 
     @contextlib.contextmanager
@@ -235,9 +234,9 @@ def test_a_baseline_is_at_hand_while_another_one_is_compiled():
 
     other = dataclasses.replace(prepared, probe=Probe("default", (("n", 7),), 1))
     with ThreadPoolExecutor(1) as pool:
-        compiling = pool.submit(compiled.compile, other, prepared.arguments, busy)
+        compiling = pool.submit(compiled.compile, other, busy)
         assert running.wait(60)
-        assert compiled.compile(prepared, prepared.arguments, contextlib.nullcontext) is first
+        assert compiled.compile(prepared, contextlib.nullcontext) is first
         done.set()
         assert compiling.result(60) is not None
 
@@ -252,18 +251,9 @@ def test_nobody_who_waits_for_the_gpu_keeps_others_from_compiling():
         if len(entered) == 2:  # its first graph is compiled
             other, probe = prepared_for(Activated())
             with ThreadPoolExecutor(1) as pool:
-                waited = pool.submit(other.compile, probe, probe.arguments, contextlib.nullcontext)
+                waited = pool.submit(other.compile, probe, contextlib.nullcontext)
                 assert waited.result(60) is not None
         yield
 
-    assert compiled.compile(prepared, prepared.arguments, hold) is not None
+    assert compiled.compile(prepared, hold) is not None
     assert len(entered) == 3
-
-
-def test_the_compiler_is_warmed_up_once(events):
-    compiler = WarmCompiler(torch.device("cpu"))
-    assert compiler.warm_up(sharing(events)) > 0
-    assert "compiles" in events
-    events.clear()
-    assert compiler.warm_up(sharing(events)) == 0
-    assert not events

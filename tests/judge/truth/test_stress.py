@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from kernelllm_judge.truth.stress import PLANTED, TRANSFORMS, changed, real_valued
+from kernelllm_judge.truth.stress import TRANSFORMS, changed, plant, real_valued
 
 
 def drawn(*shape, dtype=torch.float32, seed=0):
@@ -31,12 +31,6 @@ def test_each_kind_is_what_its_name_says():
     assert all(len(row.unique()) == 1 for row in out["equal-value"])
     assert all(len(row.unique()) == 2 for row in out["two-value"])
     assert 0 < int((out["sparse"] != 0).sum()) < x.numel() // 8
-    assert 1e17 < float(out["extreme"].abs().max()) < 1e18
-
-
-def test_sums_of_squares_of_extreme_inputs_are_numbers():
-    x = changed(drawn(4, 4096), "extreme", 1)
-    assert bool(x.square().sum(-1).isfinite().all())
 
 
 def test_mixed_rows_hold_every_kind_and_are_alike_in_all_inputs():
@@ -64,16 +58,16 @@ def test_few_rows_hold_the_most_discriminating_kinds():
         assert sum(float(row.mean()) > 50 for row in out) == 1
 
 
-@pytest.mark.parametrize("name", ["NaN", "+inf", "-inf"])
-def test_a_planted_value_is_in_secret_places_of_one_row(name):
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_planted_value_is_in_secret_places_of_one_row(value):
     x = drawn(8, 64)
     rows, columns = set(), set()
     for seed in range(16):
-        out = changed(x, name, seed)
+        out = plant(x, ((value,),), torch.Generator().manual_seed(seed))
         strange = ~out.isfinite()
         assert int(strange.sum()) == 64 // 8
         [row] = strange.any(1).nonzero().flatten().tolist()
-        planted = torch.tensor(PLANTED[name][0]).expand(8)
+        planted = torch.tensor(value).expand(8)
         torch.testing.assert_close(out[strange], planted, equal_nan=True)
         assert torch.equal(out[~strange], x[~strange])
         rows.add(row)
