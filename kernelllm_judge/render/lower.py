@@ -1,4 +1,4 @@
-"""Lowers a kernel from a compiler to plain ``tl``, without libdevice and compiler helpers."""
+"""Lowers a kernel from a compiler to plain ``tl`` and libdevice, without the compiler's helpers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import ast
 import builtins
 import copy
 import functools
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -31,62 +30,36 @@ _PLAIN = {
         f"{module}.{name}": f"tl.{function}"
         for module in ("libdevice", "tl_math")
         for name, function in {
-            "fabs": "abs",
-            "fmax": "maximum",
-            "fmin": "minimum",
-            "max": "maximum",
-            "min": "minimum",
-            "sigmoid": "sigmoid",
-            "where": "where",
+            **{name: name for name in ("div_rn", "sqrt_rn", "clamp", "sigmoid", "where")},
+            **dict.fromkeys(("fabs",), "abs"),
+            **dict.fromkeys(("fmax", "max"), "maximum"),
+            **dict.fromkeys(("fmin", "min"), "minimum"),
+            "fdiv_rn": "div_rn",
+            "fsqrt_rn": "sqrt_rn",
         }.items()
     },
-    "libdevice.fdiv_rn": "tl.div_rn",
-    "libdevice.div_rn": "tl.div_rn",
-    "libdevice.fsqrt_rn": "tl.sqrt_rn",
-    "libdevice.sqrt_rn": "tl.sqrt_rn",
 }
 """Functions that ``tl`` has under its own name."""
 
-_ALIKE = ("tanh", "sinh", "cosh", "tan", "expm1", "log1p", "log10", "fmod", "trunc", "copysign", "relu")
 _DEVICE = {
-    **{
-        f"{module}.{name}": function
-        for module in ("libdevice", "tl_math", "tl", "triton_helpers")
-        for name, function in {
-            **{name: name for name in _ALIKE},
-            "fast_tanhf": "tanh",
-            "pow": "power",
-            "clamp": "clip",
-            "clip": "clip",
-            **dict.fromkeys(("nearbyint", "rint", "round"), "round_half_even"),
-            "isnan": "is_nan",
-            "isinf": "is_inf",
-            "signbit": "sign_bit",
-        }.items()
-    },
-    **{
-        f"triton_helpers.{name}": function
-        for name, function in {
-            **{name: name for name in ("maximum", "minimum", "max_with_index", "min_with_index")},
-            **{name: name for name in ("maximum_with_index", "minimum_with_index", "pow_integer")},
-            **{name: name for name in ("select_one", "sort_with_index")},
-            "max2": "nan_max",
-            "min2": "nan_min",
-            "any": "any_true",
-            "prod": "product",
-            "promote_to_tensor": "at_least_1d",
-            "div_floor_integer": "floor_divide",
-            "remainder_integer": "floor_remainder",
-            "welford_reduce": "welford_next",
-            "welford": "welford_total",
-            "welford_combine": "welford_joined",
-            "online_softmax_combine": "online_softmax_next",
-            "online_softmax_combine_with_sum": "online_softmax_joined",
-            "online_softmax_reduce": "online_softmax_total",
-        }.items()
-    },
+    **{name: name for name in ("maximum", "minimum", "max_with_index", "min_with_index")},
+    **{name: name for name in ("maximum_with_index", "minimum_with_index", "pow_integer")},
+    **{name: name for name in ("select_one", "sort_with_index")},
+    "max2": "nan_max",
+    "min2": "nan_min",
+    "any": "any_true",
+    "prod": "product",
+    "promote_to_tensor": "at_least_1d",
+    "div_floor_integer": "floor_divide",
+    "remainder_integer": "floor_remainder",
+    "welford_reduce": "welford_next",
+    "welford": "welford_total",
+    "welford_combine": "welford_joined",
+    "online_softmax_combine": "online_softmax_next",
+    "online_softmax_combine_with_sum": "online_softmax_joined",
+    "online_softmax_reduce": "online_softmax_total",
 }
-"""Functions that a function in ``device`` replaces, by their names; those of ``tl`` only where it lacks them."""
+"""The functions in ``device`` that replace those of ``triton_helpers``."""
 
 _DROPPED = (
     "tl.device_assert",
@@ -105,7 +78,7 @@ _BUILTINS = {"float", "int", "bool", "range", "min", "max", "len", "abs"}
 def lower(
     function: ast.FunctionDef, helpers: Iterable[ast.FunctionDef] = (), scalars: Iterable[str] = ()
 ) -> ast.FunctionDef:
-    """Copies a kernel so that it uses only plain ``tl`` and the functions in ``device``, under ``@triton.jit`` alone.
+    """Copies a kernel so that it uses only ``tl``, libdevice and the functions in ``device``, under ``@triton.jit`` alone.
 
     Args:
         function: the original kernel.
@@ -199,15 +172,18 @@ class _Lower(RemovingTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        name = _usual_name(call_name(node))
+        name = call_name(node)
+        module, _, function = name.rpartition(".")
         if name in _PLAIN:
             node.func = expression(_PLAIN[name])
-        elif name in _DEVICE and not _in_tl(name):
-            node.func = ast.Name(_DEVICE[name], ast.Load())
-            if name == "triton_helpers.welford_reduce":
+        elif module == "triton_helpers" and function in _DEVICE:
+            node.func = ast.Name(_DEVICE[function], ast.Load())
+            if function == "welford_reduce":
                 # Whether it is the first iteration: accumulators of 0 give the same, without a branch in the loop.
                 node.args = node.args[:4]
                 node.keywords = [each for each in node.keywords if each.arg != "first_iteration"]
+        elif in_libdevice(name):
+            node.func = expression(f"libdevice.{function}")
         elif (
             name == "tl.associative_scan"
             and isinstance(node.args[0], ast.Tuple)
@@ -216,41 +192,41 @@ class _Lower(RemovingTransformer):
             if ast.unparse(node.args[2]) in self.sums:
                 return ast.Call(expression("tl.cumsum"), [node.args[0].elts[0], node.args[1]], [])
         elif name.split(".")[0] in ("libdevice", "tl_math", "triton_helpers", "math"):
-            function = name.removeprefix("libdevice.")  # which `tl.math` is spelt as, too
-            raise RenderError(f"`{self.kernel}` calls `{function}`, which plain Triton does not have.")
+            raise RenderError(f"`{self.kernel}` calls `{name}`, which Triton does not have.")
         return node
 
 
-def lacks(function: ast.FunctionDef) -> list[str]:
-    """Returns the functions of ``tl`` that a kernel calls and this version of Triton lacks, such as ``tl.tanh``."""
-    calls = (call_name(node) for node in ast.walk(function) if isinstance(node, ast.Call))
-    return sorted({name for name in calls if re.fullmatch(r"tl\.\w+", name) and not _in_tl(name)})
-
-
-def _in_tl(name: str) -> bool:
-    return name.removeprefix("tl.") in _tl_members()
+def in_libdevice(name: str) -> bool:
+    """Whether a dotted name (``tl_math.tanh``, ``tl.tanh``) is a function of libdevice, and not one of this version's ``tl``."""
+    module, _, function = name.rpartition(".")
+    members = _members()
+    if (
+        module not in ("libdevice", "tl_math", "math", "tl", "tl.math")
+        or function not in members["libdevice"]
+    ):
+        return False
+    return module not in ("tl", "tl.math") or function not in members[module]
 
 
 @functools.cache
-def _tl_members() -> frozenset[str]:
+def _members() -> Mapping[str, frozenset[str]]:
+    """Returns what modules of this version of Triton have."""
     import triton.language  # here, because it takes a while
+    from triton.language.extra import libdevice
 
-    return frozenset(dir(triton.language))
-
-
-def _usual_name(name: str) -> str:
-    """Returns libdevice's function without its marks for float32 and speed: ``libdevice.exp`` for ``libdevice.fast_expf``."""
-    usual = re.sub(r"^libdevice\.(?:fast_)?(\w+)f$", r"libdevice.\1", name)
-    return name if {name} & {*_PLAIN, *_DEVICE} or not {usual} & {*_PLAIN, *_DEVICE} else usual
+    modules = {"tl": triton.language, "tl.math": triton.language.math}
+    names = {name: frozenset(dir(module)) for name, module in modules.items()}
+    return {**names, "libdevice": frozenset(dir(libdevice))}
 
 
 def _check(function: ast.FunctionDef, helpers: set[str]) -> None:
     """Checks that every name is local, ``tl``, a helper or a builtin, as others would fail when the kernel runs."""
-    if missing := lacks(function):
-        name = missing[0].removeprefix("tl.")
-        raise RenderError(f"`{function.name}` calls `tl.{name}`, but triton.language has no {name}.")
+    for call in ast.walk(function):
+        name = call_name(call).removeprefix("tl.") if isinstance(call, ast.Call) else ""
+        if name.isidentifier() and call_name(call) == f"tl.{name}" and name not in _members()["tl"]:
+            raise RenderError(f"`{function.name}` calls `tl.{name}`, but triton.language has no {name}.")
     local = {a.arg for a in function.args.args} | stored_names(function)
-    allowed = local | helpers | {"tl", "triton"} | set(_device_sources()) | _BUILTINS
+    allowed = local | helpers | {"tl", "triton", "libdevice"} | set(_device_sources()) | _BUILTINS
     for node in ast.walk(function):
         if isinstance(node, ast.Name) and node.id not in allowed and not hasattr(builtins, node.id):
             raise RenderError(f"`{function.name}` uses `{node.id}`, which is not defined.")

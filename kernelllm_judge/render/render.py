@@ -16,7 +16,6 @@ from kernelllm_judge.launching import ServerFailed
 from kernelllm_judge.render.errors import RenderError, unexpected
 from kernelllm_judge.render.extract import ExtractError, extract
 from kernelllm_judge.render.in_place import in_place
-from kernelllm_judge.render.operators import without_operators
 from kernelllm_judge.render.rendered import Rendered
 from kernelllm_judge.render.undefined import require_defined
 from kernelllm_judge.target.errors import TargetError
@@ -76,7 +75,7 @@ def _rendered(
     composed = partial(_composed, completion, live, on_gpu)
     if completion.format == "inductor":
         return composed([translate_inductor(completion.text, live, completion)], translated=True)
-    code = without_operators(extract(completion.text))
+    code = extract(completion.text)
     if completion.format == "kernel_module":
         return _kernel_module(code, completion, live, on_gpu)
     if is_inductor_code(code):

@@ -133,8 +133,8 @@ class _Casts(ast.NodeTransformer):
             return base_pointer(node) in self.pointers
         if name == "tl.where":
             return self._agree(node.args[1:])
-        short = name.removeprefix("tl.")
-        if short in (_OF_TL if name.startswith("tl.") else _DEVICE):
+        module, _, short = name.rpartition(".")
+        if short in (_OF_TL if module == "tl" else _DEVICE):
             floating = bool(node.args) and self.is_float(node.args[0])
             return floating and (short not in _EXTREMES or self._agree(node.args))
         return False

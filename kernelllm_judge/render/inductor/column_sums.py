@@ -129,14 +129,14 @@ class _Rewriter:
     def _launch(self, step: Launch) -> Iterator[Step]:
         kernel, given = self._mixed[step.kernel], self._given(step)
         workspace, columns = ast.unparse(given[WORKSPACE]), given["r0_numel"]
-        rows = (kernel.chosen or {}).get(ROWS, kernel.rows)
+        rows = kernel.chosen.get(ROWS, kernel.rows)
         function, sums = _with_buffers(kernel, rows)
         count = expression(f"({ast.unparse(given['xnumel'])} + {rows - 1}) // {rows}")
         self._parts[workspace] = _Parts(count, columns, sums)
         names = [f"{workspace}_{number}" for number in range(sums)]
         for name in names:
             yield Assign(name, _empty([count, columns], "torch.float32"))
-        types = {**(kernel.types or {}), **{f"{WORKSPACE}{number}": "*fp32" for number in range(sums)}}
+        types = {**kernel.types, **{f"{WORKSPACE}{number}": "*fp32" for number in range(sums)}}
         self.kernels[step.kernel] = replace(kernel, function=function, types=types)
         buffers = {WORKSPACE: [expression(name) for name in names]}
         arguments = [value for name, one in given.items() for value in buffers.get(name, [one])]
@@ -168,7 +168,7 @@ def _with_buffers(kernel: KernelSource, rows: int) -> tuple[ast.FunctionDef, int
     """Returns a copy of a kernel in which each sum of columns has a buffer, and how many there are."""
     if rows < 1 or rows & (rows - 1):  # or blocks of rows would reach into those of the next program
         raise RenderError(f"`{kernel.name}` takes {rows} rows a program, which is no power of two.")
-    if any("fp64" in kind for kind in (kernel.types or {}).values()):
+    if any("fp64" in kind for kind in kernel.types.values()):
         raise RenderError(f"`{kernel.name}` adds up columns of float64 in float32.")
     function: ast.FunctionDef = copy.deepcopy(kernel.function)
     masked = "xmask" in stored_names(function)
@@ -233,7 +233,7 @@ def _sum_kernel(name: str, columns: int | None) -> KernelSource:
             function.body[3] = ast.parse("xmask = tl.full([XBLOCK], True, tl.int1)[:, None]").body[0]
     function.name = name
     types = {"in_ptr0": "*fp32", "xnumel": "i32", "r0_numel": "i32"}
-    return KernelSource(name, function, kind="reduction", inner=False, types=types, chosen=_BLOCKS)
+    return KernelSource(name, function, kind="reduction", types=types, chosen=_BLOCKS)
 
 
 def _empty(shape: Sequence[ast.expr], dtype: str) -> ast.expr:

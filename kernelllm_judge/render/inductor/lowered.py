@@ -37,7 +37,7 @@ def lowered_kernels(program: Program, binding: Binding, domain: Domain) -> dict[
         function = lower(kernel.function, kernel.helpers, binding.scalars)
         if kernel.kind == "template":
             function = without_rounding(without_decided_branches(function))
-        function = with_identities(function, kernel.types or {})
+        function = with_identities(function, kernel.types)
         sizes = launch.fixed_sizes(function)
         found[name] = with_int64_offsets(function) if wide else with_int32_offsets(function, sizes)
     return found

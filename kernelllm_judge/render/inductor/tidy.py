@@ -42,13 +42,13 @@ _OWN_LINE_HELPERS = (
 )
 
 
-def tidy(function: ast.FunctionDef, types: Mapping[str, str] | None = None) -> ast.FunctionDef:
+def tidy(function: ast.FunctionDef, types: Mapping[str, str]) -> ast.FunctionDef:
     """Returns a readable copy of a lowered kernel; ``types`` are the known Triton types of its parameters."""
     function = copy.deepcopy(function)
     function = _Slices().visit(function)
     function.body = _drop_dead(function.body)
     _forward_names(function.body)
-    floats = {name for name, kind in (types or {}).items() if kind == "*fp32"}
+    floats = {name for name, kind in types.items() if kind == "*fp32"}
     # Names that are neither parameters nor assigned become float parameters later.
     scalars = read_names(function) - stored_names(function) - {a.arg for a in function.args.args}
     drop_casts(function.body, floats, scalars)

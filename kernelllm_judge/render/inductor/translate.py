@@ -27,6 +27,7 @@ from kernelllm_judge.render.inductor.wrapper import read_program
 from kernelllm_judge.render.lower import device_functions
 from kernelllm_judge.render.rendered import Rendered
 from kernelllm_judge.render.signature import with_target_parameters
+from kernelllm_judge.render.undefined import with_imports
 from kernelllm_judge.render.visible import reached, visible
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def _body(groups: Sequence[_Group], live: LiveTarget) -> str:
         parts.append(_forward("forward", groups[0].written.lines(), live, groups[0].versions[0].domain))
     else:
         parts += _dispatching(groups, live)
-    return "\n\n\n".join(part.strip("\n") for part in parts) + "\n"
+    return with_imports("\n\n\n".join(part.strip("\n") for part in parts) + "\n")
 
 
 def _dispatching(groups: Sequence[_Group], live: LiveTarget) -> list[str]:

@@ -15,7 +15,6 @@ from kernelllm_judge.core.syntax import (
     parameters,
 )
 from kernelllm_judge.render.errors import RenderError
-from kernelllm_judge.render.modelnew.namespaces import Renamed
 from kernelllm_judge.render.modelnew.spelling import Imported, resolved
 
 
@@ -42,8 +41,22 @@ def as_functions(tree: ast.Module, imported: Mapping[str, Imported]) -> ast.Modu
         for node in tree.body
         if not (isinstance(node, ast.Assign) and bound_names(node) & aliases.keys())
     ]
-    Renamed({f"{name}.apply": name for name in functions}).visit(tree)
+    _Applied(functions).visit(tree)
     return Substitute(aliases).apply(tree)
+
+
+class _Applied(ast.NodeTransformer):
+    """Replaces ``F.apply`` by ``F``."""
+
+    def __init__(self, functions: Collection[str]) -> None:
+        self._functions = functions
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        match node:
+            case ast.Attribute(value=ast.Name(id=name) as function, attr="apply") if name in self._functions:
+                return function
+        return node
 
 
 def _aliases(tree: ast.Module, functions: Collection[str]) -> dict[str, str]:
