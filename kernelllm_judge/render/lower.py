@@ -19,12 +19,12 @@ from kernelllm_judge.core.syntax import (
 )
 from kernelllm_judge.render.errors import RenderError
 
-_SAME = ("exp", "exp2", "log", "log2", "sin", "cos", "sqrt", "rsqrt", "erf", "floor", "ceil", "abs", "fma")
-_PLAIN = {
+_ALIKE = ("exp", "exp2", "log", "log2", "sin", "cos", "sqrt", "rsqrt", "erf", "floor", "ceil", "abs", "fma")
+SAME = {
     **{
         f"{module}.{name}": f"tl.{name}"
         for module in ("libdevice", "tl_math", "tl.math", "math")
-        for name in _SAME
+        for name in _ALIKE
     },
     **{
         f"{module}.{name}": f"tl.{function}"
@@ -174,8 +174,8 @@ class _Lower(RemovingTransformer):
         self.generic_visit(node)
         name = call_name(node)
         module, _, function = name.rpartition(".")
-        if name in _PLAIN:
-            node.func = expression(_PLAIN[name])
+        if name in SAME:
+            node.func = expression(SAME[name])
         elif module == "triton_helpers" and function in _DEVICE:
             node.func = ast.Name(_DEVICE[function], ast.Load())
             if function == "welford_reduce":

@@ -9,10 +9,9 @@ from __future__ import annotations
 import ast
 import copy
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 
-from kernelllm_judge.core.syntax import Substitute, call_name, read_names, stored_names
-from kernelllm_judge.render.inductor.casts import base_pointer, cast_sizes, drop_casts
+from kernelllm_judge.core.syntax import Substitute, call_name, expression, read_names, stored_names
 from kernelllm_judge.render.inductor.constants import InlineConstants, full_number
 
 WIDTH = 96
@@ -42,21 +41,16 @@ _OWN_LINE_HELPERS = (
 )
 
 
-def tidy(function: ast.FunctionDef, types: Mapping[str, str]) -> ast.FunctionDef:
-    """Returns a readable copy of a lowered kernel; ``types`` are the known Triton types of its parameters."""
+def tidy(function: ast.FunctionDef) -> ast.FunctionDef:
+    """Returns a readable copy of a lowered kernel."""
     function = copy.deepcopy(function)
     function = _Slices().visit(function)
     function.body = _drop_dead(function.body)
     _forward_names(function.body)
-    floats = {name for name, kind in types.items() if kind == "*fp32"}
-    # Names that are neither parameters nor assigned become float parameters later.
-    scalars = read_names(function) - stored_names(function) - {a.arg for a in function.args.args}
-    drop_casts(function.body, floats, scalars)
-    _forward_names(function.body)
-    function.body = _drop_dead(function.body)
     _move_once_used(function)
     function.body = _drop_dead(function.body)
-    cast_sizes(function)  # last, because values were moved into conversions before
+    # Last, because values were moved into conversions before.
+    _Sizes({a.arg for a in function.args.args if "ptr" not in a.arg}).visit(function)
     return ast.fix_missing_locations(function)
 
 
@@ -100,6 +94,38 @@ def loads(function: ast.FunctionDef) -> set[str]:
 def _accessed(function: ast.FunctionDef, operations: tuple[str, ...]) -> set[str]:
     calls = (n for n in ast.walk(function) if isinstance(n, ast.Call))
     return {base_pointer(c) for c in calls if c.args and call_name(c).startswith(operations)}
+
+
+def base_pointer(call: ast.Call) -> str:
+    """Returns the pointer that a load, store or atomic works on: ``in_ptr0`` for ``in_ptr0 + (x0)``."""
+    node = call.args[0] if call.args else None
+    while isinstance(node, ast.BinOp):
+        node = node.left
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+class _Sizes(ast.NodeTransformer):
+    """Replaces ``n.to(...)`` of sizes by ``tl.cast(n, ...)``, as a size of 1 is a constant without methods.
+
+    Nor can such a constant be broadcast, so a size is a tensor before.
+    """
+
+    def __init__(self, sizes: Collection[str]) -> None:
+        self.sizes = sizes
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if call_name(node) == "tl.broadcast_to" and self._is_size(node.args[0]):
+            node.args[0] = ast.Call(expression("tl.cast"), [node.args[0], expression("tl.int64")], [])
+        elif (
+            isinstance(node.func, ast.Attribute) and node.func.attr == "to" and self._is_size(node.func.value)
+        ):
+            return ast.Call(expression("tl.cast"), [node.func.value, *node.args], node.keywords)
+        return node
+
+    def _is_size(self, node: ast.expr) -> bool:
+        names = read_names(node)
+        return bool(names) and names <= set(self.sizes)
 
 
 # --------------------------------------------------------------------------- dead code
@@ -218,8 +244,7 @@ def _move(body: list[ast.stmt], single: set[str]) -> None:
         user = _user(body, index, name, read_names(statement.value))
         if user is not None:
             changed = Substitute({name: statement.value}).apply(user)
-            # Conversions on loads do not count: the text must come out the same for every dtype.
-            if len(ast.unparse(changed).replace(".to(tl.float32)", "")) <= WIDTH:
+            if len(ast.unparse(changed)) <= WIDTH:
                 body[body.index(user)] = changed
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,6 @@ from kernelllm_judge.render.inductor import sections
 from kernelllm_judge.render.inductor.autograd import Gradients, emit_both
 from kernelllm_judge.render.inductor.dispatch import Region, conditions
 from kernelllm_judge.render.inductor.emit import emit
-from kernelllm_judge.render.inductor.merge import merge
 from kernelllm_judge.render.inductor.model_output import read_model_output
 from kernelllm_judge.render.inductor.program import Binding, Program
 from kernelllm_judge.render.inductor.program_text import ProgramText
@@ -139,33 +137,16 @@ def _word(name: str) -> str:
 
 def _written(versions: Sequence[_Version], stem: str, parameters: Sequence[str]) -> list[_Group]:
     """Writes each distinct text once, with the versions that it serves."""
-    groups: list[_Group] = []
+    groups: dict[ProgramText, list[_Version]] = {}
     for version in versions:
-        written = _write(version, stem, parameters)
-        for index, group in enumerate(groups):
-            if (both := merge(group.written, written)) is not None:
-                groups[index] = _Group(both, (*group.versions, version), group.suffix)
-                break
-        else:
-            groups.append(_Group(written, (version,), version.suffix))
+        groups.setdefault(_write(version, stem, parameters), []).append(version)
     if len(groups) == 1:
-        return groups
+        return [_Group(written, tuple(served), "") for written, served in groups.items()]
     # With several texts, names contain the case.
+    named = [(first.suffix, (first, *others)) for first, *others in groups.values()]
     return [
-        replace(
-            group,
-            written=functools.reduce(
-                _merged, (_write(v, f"{stem}_{group.suffix}", parameters) for v in group.versions)
-            ),
-        )
-        for group in groups
+        _Group(_write(served[0], f"{stem}_{suffix}", parameters), served, suffix) for suffix, served in named
     ]
-
-
-def _merged(written: ProgramText, other: ProgramText) -> ProgramText:
-    both = merge(written, other)
-    assert both is not None  # as under other names
-    return both
 
 
 def _write(version: _Version, stem: str, parameters: Sequence[str]) -> ProgramText:
@@ -188,7 +169,7 @@ def _body(groups: Sequence[_Group], live: LiveTarget) -> str:
         if group.written.function is not None:
             parts.append(group.written.function.text())
     if len(groups) == 1:
-        parts.append(_forward("forward", groups[0].written.lines(), live, groups[0].versions[0].domain))
+        parts.append(_forward("forward", groups[0].written.statements, live, groups[0].versions[0].domain))
     else:
         parts += _dispatching(groups, live)
     return with_imports("\n\n\n".join(part.strip("\n") for part in parts) + "\n")
@@ -206,7 +187,7 @@ def _dispatching(groups: Sequence[_Group], live: LiveTarget) -> list[str]:
         lines.append(f"if {test}:\n    {call}" if group is not groups[-1] else call)
     functions = [
         f"def _forward_{group.suffix}({', '.join(['self', *names])}):\n"
-        + textwrap.indent("\n".join(group.written.lines()), "    ")
+        + textwrap.indent("\n".join(group.written.statements), "    ")
         for group in groups
     ]
     return [*functions, _forward("forward", lines, live, groups[0].versions[0].domain)]

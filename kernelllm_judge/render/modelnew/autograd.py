@@ -80,7 +80,7 @@ def _forward(cls: ast.ClassDef) -> ast.FunctionDef:
     forward.args.args = [a for a in forward.args.args if a.arg != context]
     forward.decorator_list = []
     forward.name = cls.name
-    _WithoutContext(context, forward).visit(forward)
+    _WithoutContext(context).visit(forward)
     for node in ast.walk(forward):
         if isinstance(node, ast.Name) and node.id == context:
             raise RenderError(f"Line {node.lineno}: forward of {cls.name} needs its context for the result.")
@@ -88,29 +88,16 @@ def _forward(cls: ast.ClassDef) -> ast.FunctionDef:
 
 
 class _WithoutContext(RemovingTransformer):
-    """Removes what is saved for the backward pass: ``ctx.save_for_backward(x)``, ``ctx.n = n``.
+    """Removes calls such as ``ctx.save_for_backward(x)``; what is kept, ``ctx.n``, becomes a local variable ``ctx_n``."""
 
-    What ``forward`` reads again becomes a local variable.
-    """
-
-    def __init__(self, context: str, forward: ast.FunctionDef) -> None:
+    def __init__(self, context: str) -> None:
         self._context = context
-        used = [n for n in ast.walk(forward) if isinstance(n, ast.Attribute) and self._on_context(n)]
-        read, stored = ({n.attr for n in used if isinstance(n.ctx, kind)} for kind in (ast.Load, ast.Store))
-        self._kept = read & stored
-
-    def _on_context(self, node: ast.AST) -> bool:
-        return (dotted(node) or "").startswith(f"{self._context}.")
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
-        own = isinstance(node.value, ast.Call) and self._on_context(node.value.func)
-        return None if own else self.generic_visit(node)
-
-    def visit_Assign(self, node: ast.Assign) -> ast.Assign | None:
-        own = [t for t in node.targets if isinstance(t, ast.Attribute) and self._on_context(t)]
-        node.targets = [t for t in node.targets if t not in own or t.attr in self._kept]
-        self.generic_visit(node)
-        return node if node.targets else None
+        match node.value:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name))) if name == self._context:
+                return None
+        return self.generic_visit(node)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         if dotted(node.value) == f"{self._context}.needs_input_grad":
@@ -118,6 +105,6 @@ class _WithoutContext(RemovingTransformer):
         return self.generic_visit(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        if dotted(node) == f"{self._context}.{node.attr}" and node.attr in self._kept:
+        if dotted(node) == f"{self._context}.{node.attr}":
             return ast.copy_location(ast.Name(f"{self._context}_{node.attr}", node.ctx), node)
         return self.generic_visit(node)

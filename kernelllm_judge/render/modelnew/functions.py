@@ -15,12 +15,10 @@ from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.core.records import TensorSpec
 from kernelllm_judge.core.syntax import (
     defaults,
-    dotted,
     is_jitted,
     is_literal,
     literal,
     parameters,
-    read_names,
 )
 from kernelllm_judge.render.errors import RenderError
 from kernelllm_judge.render.modelnew.matches import MOST, likeness
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     from kernelllm_judge.target.live import LiveTarget
 
 _NAME = "kernel_function"
-_SUFFIX = "_kernel_impl"
 _BEAM = 16
 
 
@@ -46,34 +43,31 @@ def entry(tree: ast.Module) -> ast.FunctionDef | None:
     """Returns the function that is the answer, if there is no class ``ModelNew``."""
     if any(isinstance(node, ast.ClassDef) and node.name == "ModelNew" for node in tree.body):
         return None
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and not is_jitted(node)]
-    named = [f for f in functions if f.name == _NAME] or [f for f in functions if f.name.endswith(_SUFFIX)]
-    return named[-1] if named else None
+    named = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == _NAME]
+    return named[-1] if named and not is_jitted(named[-1]) else None
 
 
-def model_texts(tree: ast.Module, function: ast.FunctionDef, live: LiveTarget) -> list[str]:
+def model_texts(function: ast.FunctionDef, live: LiveTarget) -> list[str]:
     """Returns classes ``ModelNew`` whose ``forward`` calls a function, the likeliest binding first.
 
     Args:
-        tree: the answer.
         function: its entry.
         live: the target.
 
     Raises:
         RenderError: a parameter cannot be bound, or an input goes nowhere.
     """
-    if (rest := function.args.vararg) is not None and rest.arg in read_names(function):
+    if function.args.vararg or function.args.kwarg:
         raise RenderError(
-            f"Line {function.lineno}: {function.name} takes *{rest.arg}; parameters are bound by name, so each needs one."
+            f"Line {function.lineno}: {function.name} takes *args or **kwargs; parameters are bound by name, so each needs one."
         )
     passed = nested(live.cases[0].domain.inputs)
     inputs = [name for name in live.signature.parameters if name in passed]
     states: list[tuple[float, tuple[str, ...]]] = [(0.0, ())]
-    names = _parameters(tree, function)
-    for position, (name, required) in enumerate(names.items()):
-        options = list(_options(name, position, function, inputs, live)) + (
-            [] if required else [_Option("", 0)]
-        )
+    names = [p.arg for p in parameters(function.args)]
+    for position, name in enumerate(names):
+        optional = [_Option("", 0)] if name in defaults(function.args) else []
+        options = [*_options(name, position, function, inputs, live), *optional]
         grown = [
             (score + option.score, (*bound, option.text))
             for score, bound in states
@@ -94,18 +88,6 @@ def model_texts(tree: ast.Module, function: ast.FunctionDef, live: LiveTarget) -
             f"({', '.join(inputs)})."
         )
     return [_model(function, dict(zip(names, bound, strict=True)), live) for bound in whole[:MOST]]
-
-
-def _parameters(tree: ast.Module, function: ast.FunctionDef) -> dict[str, bool]:
-    """Returns the parameters by name, and whether they are required; for ``**kwargs``, the keys that the code names."""
-    own = defaults(function.args)
-    found = {p.arg: p.arg not in own for p in parameters(function.args)}
-    if function.args.kwarg is not None:
-        strings = {
-            n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)
-        }
-        found |= {name: False for name in sorted(strings) if name.isidentifier() and name not in found}
-    return found
 
 
 def _options(
@@ -132,25 +114,11 @@ def _options(
                 yield _Option(text, 30 + like)
         elif leaf == name and text not in leaves:
             leaves.add(text)
-            single = _Option(f"{text}[0]", 61 if _takes_int(name, function) else 59)
+            single = _Option(f"{text}[0]", 61 if isinstance(default, ast.Constant) and not empty else 59)
             yield from (_Option(text, 60), single) if bracket else (_Option(text, 60),)
     given = _constructor_arguments(live)
     if not leaves and name in given:
         yield _Option(ast.unparse(literal(given[name])), 50)
-
-
-def _takes_int(name: str, function: ast.FunctionDef) -> bool:
-    """Whether a parameter is annotated as an int, or has no annotation and an int as its default."""
-    annotation = next((p.annotation for p in parameters(function.args) if p.arg == name), None)
-    if annotation is not None:
-        return dotted(annotation) == "int"
-    default = defaults(function.args).get(name)
-    checked = any(
-        isinstance(node, ast.Call) and dotted(node.func) == "isinstance" and dotted(node.args[0]) == name
-        for node in ast.walk(function)
-        if isinstance(node, ast.Call) and node.args
-    )
-    return isinstance(default, ast.Constant) and type(default.value) is int and not checked
 
 
 def _constructor_arguments(live: LiveTarget) -> Mapping[str, object]:

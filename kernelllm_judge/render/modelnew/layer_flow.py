@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import copy
+from collections.abc import Iterable, Mapping, Sequence
 
-from kernelllm_judge.core.syntax import Substitute, dotted, is_literal, literal
+from kernelllm_judge.core.syntax import Substitute, dotted, literal
 from kernelllm_judge.render.modelnew.own_names import OwnNames
 from kernelllm_judge.render.modelnew.target_layers import TargetLayers
 
@@ -120,7 +120,7 @@ class Unknown(Exception):
 
 
 def evaluate(node: ast.expr, names: Mapping[str, object]) -> object:
-    """Evaluates a comparison of literals and known values, or a combination of such.
+    """Evaluates comparisons of literals and known values, and combinations of such.
 
     Args:
         node: the expression.
@@ -129,37 +129,37 @@ def evaluate(node: ast.expr, names: Mapping[str, object]) -> object:
     Raises:
         Unknown: the expression has another form, or fails.
     """
-    match node:
-        case ast.Constant(value=value) if is_literal(value):
-            return value
-        case ast.Name() | ast.Attribute() if (name := dotted(node) or "") in names:
-            return names[name]
-        case ast.Tuple(elts=items) | ast.List(elts=items):
-            return tuple(evaluate(item, names) for item in items)
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return not evaluate(operand, names)
-        case ast.BoolOp(op=op, values=[*values, last]):
-            for each in values:
-                if bool(known := evaluate(each, names)) == isinstance(op, ast.Or):
-                    return known
-            return evaluate(last, names)
-        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARE:
-            try:
-                return _COMPARE[type(op)](evaluate(left, names), evaluate(right, names))
-            except TypeError:
-                raise Unknown from None
-    raise Unknown
+    known = _Known(names).visit(copy.deepcopy(node))
+    if not all(isinstance(inner, _DECIDED) for inner in ast.walk(known)):
+        raise Unknown
+    try:
+        return eval(compile(ast.Expression(known), "<test>", "eval"), {"__builtins__": {}})
+    except TypeError:
+        raise Unknown from None
 
 
-_COMPARE: Mapping[type[ast.cmpop], Callable[..., object]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Is: operator.is_,
-    ast.IsNot: operator.is_not,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.In: lambda a, b: a in b,
-    ast.NotIn: lambda a, b: a not in b,
-}
+_DECIDED = (
+    ast.Constant
+    | ast.Tuple
+    | ast.BoolOp
+    | ast.Compare
+    | ast.UnaryOp
+    | ast.boolop
+    | ast.cmpop
+    | ast.unaryop
+    | ast.Load
+)
+
+
+class _Known(ast.NodeTransformer):
+    """Replaces known names by their values."""
+
+    def __init__(self, names: Mapping[str, object]) -> None:
+        self._names = names
+
+    def visit_Name(self, node: ast.Name | ast.Attribute) -> ast.AST:
+        if (name := dotted(node) or "") in self._names:
+            return ast.copy_location(literal(self._names[name]), node)
+        return node
+
+    visit_Attribute = visit_Name

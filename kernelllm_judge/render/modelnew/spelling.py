@@ -23,7 +23,7 @@ from kernelllm_judge.core.syntax import (
     parameters,
 )
 from kernelllm_judge.render.errors import RenderError
-from kernelllm_judge.render.lower import in_libdevice
+from kernelllm_judge.render.lower import SAME, in_libdevice
 from kernelllm_judge.render.undefined import STANDARD
 
 _ALLOWED = frozenset(
@@ -184,7 +184,7 @@ class Canonical(RemovingTransformer):
         if root in _FORGOTTEN:
             return _short(_FORGOTTEN[root] + dot + rest)
         if hasattr(builtins, root) or root in ("libdevice", "__name__"):
-            return path
+            return _short(path)
         raise RenderError(f"Line {line} uses `{root}`, which the completion does not define.")
 
 
@@ -196,8 +196,10 @@ def _may_import(origin: Imported, full: str) -> bool:
 def _short(path: str) -> str:
     """Returns ``tl.load`` for ``triton.language.load``, and ``libdevice.exp`` for any path to it."""
     module, _, name = path.rpartition(".")
-    if module.endswith("libdevice") or name == "libdevice":
-        return "libdevice" if name == "libdevice" else f"libdevice.{name}"
+    if name == "libdevice":
+        return name
+    if module.endswith("libdevice"):
+        return SAME.get(f"libdevice.{name}", f"libdevice.{name}")
     if path == "triton.language" or path.startswith("triton.language."):
         path = "tl" + path.removeprefix("triton.language")
     # `tl.math` was libdevice once, and `tl` has fewer functions than some believe.

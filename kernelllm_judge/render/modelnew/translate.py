@@ -69,7 +69,7 @@ def translate_modelnew(source: str, live: LiveTarget, constructors: Constructors
     if isinstance(tree, str):
         raise RenderError(f"The code does not parse: {tree}.")
     if (function := entry(tree)) is not None:
-        texts = model_texts(tree, function, live)
+        texts = model_texts(function, live)
         every = [
             one for text in texts for one in translate_modelnew(f"{source}\n\n\n{text}", live, constructors)
         ]
