@@ -84,9 +84,6 @@ def lower(
         function: the original kernel.
         helpers: other ``@triton.jit`` functions in its source, which it may call.
         scalars: other names that it may read: constants of the module, and what will become parameters.
-
-    Raises:
-        RenderError: it calls a function without such a form; the message names it.
     """
     result = copy.deepcopy(function)
     result.decorator_list = [expression("triton.jit")]

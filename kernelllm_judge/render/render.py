@@ -15,7 +15,6 @@ from kernelllm_judge.core.syntax import parameters
 from kernelllm_judge.launching import ServerFailed
 from kernelllm_judge.render.errors import RenderError, unexpected
 from kernelllm_judge.render.extract import ExtractError, extract
-from kernelllm_judge.render.in_place import in_place
 from kernelllm_judge.render.rendered import Rendered
 from kernelllm_judge.render.undefined import require_defined
 from kernelllm_judge.target.errors import TargetError
@@ -134,7 +133,6 @@ def _candidate(source: str, completion: Completion, live: LiveTarget, *, transla
 
 
 def _kernel_module(code: str, completion: Completion, live: LiveTarget, on_gpu: bool) -> Candidate:
-    code = in_place(code, live.cases)
     tree = ast.parse(code)
     forward = next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "forward"), None)
     if forward is None:

@@ -17,7 +17,7 @@ from kernelllm_judge.render.inductor.lowered import lowered_kernels
 from kernelllm_judge.render.inductor.names import Names, as_identifier, kernel_names
 from kernelllm_judge.render.inductor.outputs import output_name, outputs, structure
 from kernelllm_judge.render.inductor.program import Assign, Binding, Do, Launch, Program
-from kernelllm_judge.render.inductor.program_text import ProgramText
+from kernelllm_judge.render.inductor.program_text import Allocation, ProgramText
 from kernelllm_judge.render.inductor.prune import fold_outputs, prune
 from kernelllm_judge.render.inductor.torch_calls import size_of
 from kernelllm_judge.render.inductor.views import Buffers, domain_layout
@@ -43,17 +43,7 @@ def emit(
 ) -> ProgramText:
     """Writes the text of one program.
 
-    Args:
-        program: the program as read.
-        binding: what its arguments and results are in the target.
-        domain: the domain for which it was made.
-        kernel_name: the name of the first kernel; the others get a number.
-        parameters: forward's parameters, which no variable may shadow.
-        ending: writes the last statements from the expressions of the results by number; None for a plain ``return``.
-        taken: names of the module that another program has.
-
-    Raises:
-        RenderError: something has no form in a kernel module; the message names it.
+    ``ending`` writes the last statements from the expressions of the results; ``taken`` are names of another program's.
     """
     emitter = _Emitter(with_column_sums(program), binding, domain, kernel_name, parameters, taken)
     return emitter.emit(ending or (lambda texts: [f"return {structure(binding.output, texts)}"]))
@@ -94,7 +84,7 @@ class _Emitter:
         self.kernels: dict[str, _Kernel] = {}
         self.texts: list[str] = []
         self.helpers: set[str] = set()
-        self.lines: list[str] = []
+        self.lines: list[str | Allocation] = []
         self.reference = ""
         """The tensor whose device, and dtype if they agree, new buffers get."""
 
@@ -105,7 +95,9 @@ class _Emitter:
             raise RenderError(f"ModelNew returns result {missing[0]} of `call`, which returns {len(given)}.")
         returned = {i: given[i] for i in needed}
         lowered = lowered_kernels(self.program, self.binding, self.domain)
-        pruned = prune(fold_outputs(self.program.steps), lowered, list(returned.values()))
+        pruned = prune(
+            fold_outputs(self.program.steps), lowered, self.program.kernels, list(returned.values())
+        )
         self.functions = pruned.functions
         self._add_arguments()
         for number, value in returned.items():
@@ -187,11 +179,9 @@ class _Emitter:
             sizes.append(_tuple([self.buffers.rename(n) for n in strides]))
             function = "torch.empty_strided"
         spec = self.binding.specs.get(self.reference)
-        same = isinstance(spec, TensorSpec) and dtype == f"torch.{spec.dtype}"
-        if same and (name in self.outputs or dtype != "torch.float32"):
-            dtype = f"{self.reference}.dtype"
-        arguments = [*sizes, f"dtype={dtype}", f"device={self.reference}.device"]
-        self.lines.append(call_text(f"{written} = {function}", arguments, indent=4))
+        reference = f"torch.{spec.dtype}" if isinstance(spec, TensorSpec) else ""
+        head, output = f"{written} = {function}", name in self.outputs
+        self.lines.append(Allocation(head, tuple(sizes), (dtype,), self.reference, (reference,), output))
         self.buffers.add(name, written, (shape, strides))
 
     def _library(self, value: ast.expr) -> ast.expr:

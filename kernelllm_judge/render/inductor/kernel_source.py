@@ -27,11 +27,7 @@ _KINDS: Mapping[str, Kind] = {
 
 
 def parse(source: str) -> ast.Module:
-    """Parses Python code.
-
-    Raises:
-        RenderError: it is not Python; the message names the line.
-    """
+    """Parses Python code."""
     try:
         return ast.parse(source)
     except SyntaxError as error:
@@ -45,11 +41,7 @@ def parse(source: str) -> ast.Module:
 
 
 def read_kernels(tree: ast.Module) -> Iterator[tuple[str, KernelSource]]:
-    """Yields the kernels of a text by name.
-
-    Raises:
-        RenderError: one is of an unknown kind, or not Triton's.
-    """
+    """Yields the kernels of a text by name."""
     constants = dict(_constants(tree))
     functions = [
         Substitute({name: value for name, value in constants.items() if name not in bound_names(node)}).apply(

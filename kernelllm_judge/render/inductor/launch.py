@@ -29,12 +29,7 @@ class LaunchConfig:
 
 
 def choose(kernel: KernelSource, function: ast.FunctionDef) -> LaunchConfig:
-    """Returns block sizes for the constexpr parameters of a kernel, and its number of warps, as its compiler chose them.
-
-    Args:
-        kernel: the kernel as read.
-        function: the kernel as it will be launched.
-    """
+    """Returns block sizes for the constexpr parameters of a kernel, and its number of warps, as its compiler chose them."""
     blocks = dict(kernel.chosen)
     warps = blocks.pop("num_warps", 4)
     if kernel.kind == "template":

@@ -18,16 +18,7 @@ from kernelllm_judge.render.lower import lower
 
 
 def lowered_kernels(program: Program, binding: Binding, domain: Domain) -> dict[str, ast.FunctionDef]:
-    """Returns the kernels that a program launches, by name.
-
-    Args:
-        program: the program as read.
-        binding: what its arguments and results are in the target.
-        domain: the domain for which it was made.
-
-    Raises:
-        RenderError: a kernel has no form in plain Triton; the message names what.
-    """
+    """Returns the kernels that a program launches, by name."""
     launched = {step.kernel for step in program.steps if isinstance(step, Launch)}
     wide = needs_int64(program, binding, domain)
     found = {}

@@ -27,12 +27,7 @@ _FLOATS = frozenset({"float32", "bfloat16", "float16", "float64"})
 
 
 def read_model_output(source: str, live: LiveTarget) -> list[tuple[Program, Binding, Domain]]:
-    """Reads program and binding of a text for each domain of the target that it serves.
-
-    Raises:
-        RenderError: the text is cut off, names attributes that the target lacks, or was written for other
-            shapes.
-    """
+    """Reads program and binding of a text for each domain of the target that it serves."""
     tree = parse(source)
     forward = _forward(tree)
     program = read_program(source)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import ast
 import copy
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from kernelllm_judge.core.syntax import Substitute, call_name, expression, read_names, stored_names
+from kernelllm_judge.render.inductor.casts import base_pointer, drop_casts
 from kernelllm_judge.render.inductor.constants import InlineConstants, full_number
 
 WIDTH = 96
@@ -41,12 +42,18 @@ _OWN_LINE_HELPERS = (
 )
 
 
-def tidy(function: ast.FunctionDef) -> ast.FunctionDef:
-    """Returns a readable copy of a lowered kernel."""
+def tidy(function: ast.FunctionDef, types: Mapping[str, str]) -> ast.FunctionDef:
+    """Returns a readable copy of a lowered kernel; ``types`` are the known Triton types of its parameters."""
     function = copy.deepcopy(function)
     function = _Slices().visit(function)
     function.body = _drop_dead(function.body)
     _forward_names(function.body)
+    floats = {name for name, kind in types.items() if kind == "*fp32"}
+    # Names that are neither parameters nor assigned become float parameters later.
+    scalars = read_names(function) - stored_names(function) - {a.arg for a in function.args.args}
+    drop_casts(function.body, floats, scalars)
+    _forward_names(function.body)
+    function.body = _drop_dead(function.body)
     _move_once_used(function)
     function.body = _drop_dead(function.body)
     # Last, because values were moved into conversions before.
@@ -94,14 +101,6 @@ def loads(function: ast.FunctionDef) -> set[str]:
 def _accessed(function: ast.FunctionDef, operations: tuple[str, ...]) -> set[str]:
     calls = (n for n in ast.walk(function) if isinstance(n, ast.Call))
     return {base_pointer(c) for c in calls if c.args and call_name(c).startswith(operations)}
-
-
-def base_pointer(call: ast.Call) -> str:
-    """Returns the pointer that a load, store or atomic works on: ``in_ptr0`` for ``in_ptr0 + (x0)``."""
-    node = call.args[0] if call.args else None
-    while isinstance(node, ast.BinOp):
-        node = node.left
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 class _Sizes(ast.NodeTransformer):
@@ -244,7 +243,8 @@ def _move(body: list[ast.stmt], single: set[str]) -> None:
         user = _user(body, index, name, read_names(statement.value))
         if user is not None:
             changed = Substitute({name: statement.value}).apply(user)
-            if len(ast.unparse(changed)) <= WIDTH:
+            # Conversions on loads do not count: the text must come out the same for every dtype.
+            if len(ast.unparse(changed).replace(".to(tl.float32)", "")) <= WIDTH:
                 body[body.index(user)] = changed
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from kernelllm_judge.render.inductor import sections
 from kernelllm_judge.render.inductor.autograd import Gradients, emit_both
 from kernelllm_judge.render.inductor.dispatch import Region, conditions
 from kernelllm_judge.render.inductor.emit import emit
+from kernelllm_judge.render.inductor.merge import merge
 from kernelllm_judge.render.inductor.model_output import read_model_output
 from kernelllm_judge.render.inductor.program import Binding, Program
 from kernelllm_judge.render.inductor.program_text import ProgramText
@@ -136,17 +138,23 @@ def _word(name: str) -> str:
 
 
 def _written(versions: Sequence[_Version], stem: str, parameters: Sequence[str]) -> list[_Group]:
-    """Writes each distinct text once, with the versions that it serves."""
-    groups: dict[ProgramText, list[_Version]] = {}
+    """Writes each distinct text once, with the versions that it serves; of several texts, names contain the case."""
+    groups: list[_Group] = []
     for version in versions:
-        groups.setdefault(_write(version, stem, parameters), []).append(version)
-    if len(groups) == 1:
-        return [_Group(written, tuple(served), "") for written, served in groups.items()]
-    # With several texts, names contain the case.
-    named = [(first.suffix, (first, *others)) for first, *others in groups.values()]
-    return [
-        _Group(_write(served[0], f"{stem}_{suffix}", parameters), served, suffix) for suffix, served in named
-    ]
+        written = _write(version, stem, parameters)
+        for index, group in enumerate(groups):
+            if (both := merge(group.written, written)) is not None:
+                groups[index] = _Group(both, (*group.versions, version), group.suffix)
+                break
+        else:
+            groups.append(_Group(written, (version,), version.suffix))
+    return groups if len(groups) == 1 else [_named(group, stem, parameters) for group in groups]
+
+
+def _named(group: _Group, stem: str, parameters: Sequence[str]) -> _Group:
+    """Writes a group's text anew, with its case in the names."""
+    texts = [_write(version, f"{stem}_{group.suffix}", parameters) for version in group.versions]
+    return replace(group, written=functools.reduce(lambda one, other: merge(one, other) or one, texts))
 
 
 def _write(version: _Version, stem: str, parameters: Sequence[str]) -> ProgramText:
@@ -169,7 +177,7 @@ def _body(groups: Sequence[_Group], live: LiveTarget) -> str:
         if group.written.function is not None:
             parts.append(group.written.function.text())
     if len(groups) == 1:
-        parts.append(_forward("forward", groups[0].written.statements, live, groups[0].versions[0].domain))
+        parts.append(_forward("forward", groups[0].written.lines(), live, groups[0].versions[0].domain))
     else:
         parts += _dispatching(groups, live)
     return with_imports("\n\n\n".join(part.strip("\n") for part in parts) + "\n")
@@ -187,7 +195,7 @@ def _dispatching(groups: Sequence[_Group], live: LiveTarget) -> list[str]:
         lines.append(f"if {test}:\n    {call}" if group is not groups[-1] else call)
     functions = [
         f"def _forward_{group.suffix}({', '.join(['self', *names])}):\n"
-        + textwrap.indent("\n".join(group.written.statements), "    ")
+        + textwrap.indent("\n".join(group.written.lines()), "    ")
         for group in groups
     ]
     return [*functions, _forward("forward", lines, live, groups[0].versions[0].domain)]

@@ -34,11 +34,7 @@ _IGNORED_CALLS = (
 
 
 def read_program(source: str) -> Program:
-    """Reads the kernels and steps of one text.
-
-    Raises:
-        RenderError: it is not Python, has no ``call``, or contains an unknown statement or kind of kernel.
-    """
+    """Reads the kernels and steps of one text."""
     tree = parse(source)
     kernels = dict(read_kernels(tree))
     call = _call(tree)

@@ -27,11 +27,7 @@ def is_autograd_function(node: ast.AST, imported: Mapping[str, Imported]) -> boo
 
 
 def as_functions(tree: ast.Module, imported: Mapping[str, Imported]) -> ast.Module:
-    """Replaces ``class F(Function)`` by its forward without ``ctx`` as ``def F``, and ``F.apply(x)`` by ``F(x)``.
-
-    Raises:
-        RenderError: such a class has no forward, or its forward needs ``ctx`` for its result.
-    """
+    """Replaces ``class F(Function)`` by its forward without ``ctx`` as ``def F``, and ``F.apply(x)`` by ``F(x)``."""
     classes = [n for n in tree.body if isinstance(n, ast.ClassDef) and is_autograd_function(n, imported)]
     functions = {node.name for node in classes}
     tree.body = [_forward(n) if isinstance(n, ast.ClassDef) and n in classes else n for n in tree.body]

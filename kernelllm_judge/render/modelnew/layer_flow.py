@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from kernelllm_judge.core.syntax import Substitute, dotted, literal
 from kernelllm_judge.render.modelnew.own_names import OwnNames
@@ -25,12 +25,10 @@ class LayerFlow(ast.NodeTransformer):
             return self.generic_visit(node)
         written: list[ast.stmt] = []
         for values in filter(None, steps):
-            done, jump = _until_jump(self._visited(map(Substitute(values).apply, node.body)))
+            done = self._visited(map(Substitute(values).apply, node.body))
             if any(isinstance(inner, ast.Break | ast.Continue) for part in done for inner in ast.walk(part)):
-                return self.generic_visit(node)  # a jump that is not decided here
+                return self.generic_visit(node)
             written += done
-            if isinstance(jump, ast.Break):
-                break
         return written or ast.copy_location(ast.Pass(), node)
 
     def _items(self, node: ast.expr) -> list[ast.expr]:
@@ -39,10 +37,6 @@ class LayerFlow(ast.NodeTransformer):
         match node:
             case ast.Call(func=ast.Name(id="enumerate"), args=[layers], keywords=[]):
                 items = [ast.Tuple([ast.Constant(n), item]) for n, item in enumerate(self._items(layers))]
-            case ast.Call(func=ast.Name(id="range"), args=[ast.Call(func=ast.Name(id="len"), args=[layers])]):
-                items = [ast.Constant(number) for number, _ in enumerate(self._items(layers))]
-            case ast.Call(func=ast.Name(id="zip"), args=lists):
-                items = [ast.Tuple(list(each)) for each in zip(*map(self._items, lists), strict=False)]
             case _:
                 count = self._names.items_of(node) or len(self._names.layers_of(node))
                 items = [ast.Subscript(node, ast.Constant(index), ast.Load()) for index in range(count)]
@@ -105,14 +99,6 @@ def _bound(target: ast.expr, item: ast.expr) -> dict[str, ast.expr] | None:
             bound = [_bound(*pair) for pair in zip(names, values, strict=True)]
             return None if None in bound else {k: v for each in bound if each for k, v in each.items()}
     return None
-
-
-def _until_jump(statements: Sequence[ast.stmt]) -> tuple[Sequence[ast.stmt], ast.stmt | None]:
-    """Splits a loop's body at the `break` or `continue` that always ends it, if there is one."""
-    for index, statement in enumerate(statements):
-        if isinstance(statement, ast.Break | ast.Continue):
-            return statements[:index], statement
-    return statements, None
 
 
 class Unknown(Exception):

@@ -109,24 +109,13 @@ class Canonical(RemovingTransformer):
         renamed: Mapping[str, str],
         constants: Mapping[str, ast.expr],
     ) -> None:
-        """Prepares to spell the code of one completion.
-
-        Args:
-            imported: its imports.
-            defined: the names that its top level defines, which hide imports.
-            renamed: the new names of top-level names that must change.
-            constants: literals by top-level name, as Triton does not let kernels read them as globals.
-        """
+        """Prepares to spell the code of one completion."""
         self._imported, self._defined, self._renamed, self._constants = imported, defined, renamed, constants
         self._local: set[str] = set()
         self._in_kernel = False
 
     def statement(self, node: ast.stmt) -> ast.stmt:
-        """Spells one top-level statement or method.
-
-        Raises:
-            RenderError: it uses an import that a kernel module may not have, or an undefined name.
-        """
+        """Spells one top-level statement or method."""
         self._local = bound_names(node, imports=False) if isinstance(node, ast.FunctionDef) else set()
         self._in_kernel = is_jitted(node)
         result = self.visit(node)

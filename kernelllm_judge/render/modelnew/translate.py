@@ -250,11 +250,7 @@ def _used_globals(node: ast.stmt) -> Iterator[str]:
 
 
 def _refuse_patches(tree: ast.Module, top: Mapping[str, ast.stmt]) -> None:
-    """Checks that a text does not set attributes of torch or of its own definitions at top level.
-
-    Raises:
-        RenderError: it does.
-    """
+    """Checks that a text does not set attributes of torch or of its own definitions at top level."""
     for node in tree.body:
         for target in node.targets if isinstance(node, ast.Assign) else []:
             name = dotted(target) or ""

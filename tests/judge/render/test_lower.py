@@ -235,7 +235,7 @@ def test_every_device_function_is_tested() -> None:
 
 def tidied(*lines: str) -> list[str]:
     function = kernel("\n    ".join(lines))
-    return [ast.unparse(statement) for statement in tidy(function).body]
+    return [ast.unparse(statement) for statement in tidy(function, {}).body]
 
 
 def test_dead_assignments_go_and_stores_stay() -> None:
