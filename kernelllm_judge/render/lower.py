@@ -6,6 +6,7 @@ import ast
 import builtins
 import copy
 import functools
+import itertools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -128,17 +129,12 @@ def _device_sources() -> Mapping[str, str]:
 
 
 def _adds(helper: ast.FunctionDef) -> bool:
-    """Whether a combine function returns the sum of its two arguments."""
-    try:
-        *_, last = helper.body
-        if not isinstance(last, ast.Return) or last.value is None or len(helper.args.args) != 2:
-            return False
-        first, second = (a.arg for a in helper.args.args)
-        values = {ast.unparse(s.targets[0]): s.value for s in helper.body[:-1] if isinstance(s, ast.Assign)}
-        value = values.get(ast.unparse(last.value), last.value)
-    except ValueError:
-        return False
-    return ast.unparse(value) in (f"{first} + {second}", f"{second} + {first}")
+    """Whether a combine function is ``c = a + b; return c``, as the compiler writes it."""
+    sums = {" + ".join(order) for order in itertools.permutations(a.arg for a in helper.args.args)}
+    match helper.body:
+        case [ast.Assign(targets=[ast.Name(total)], value=value), ast.Return(ast.Name(result))]:
+            return total == result and len(helper.args.args) == 2 and ast.unparse(value) in sums
+    return False
 
 
 class _Lower(RemovingTransformer):

@@ -157,16 +157,13 @@ def _kernel_module(code: str, completion: Completion, live: LiveTarget, on_gpu: 
 
 
 def _without_head(code: str, tree: ast.Module, live: LiveTarget) -> Rendered:
-    """Removes docstring and imports from a kernel module without SUPPORTS, as ``compose`` writes them again."""
-    lines = code.split("\n")
+    """Removes the docstring from a kernel module without SUPPORTS, as ``compose`` writes it again."""
     docstring = ast.get_docstring(tree)
-    head: list[ast.stmt] = [node for node in tree.body if ast.unparse(node) in _HEAD]
-    head += tree.body[:1] if docstring is not None else []
-    for node in head:
-        lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or node.lineno) - node.lineno + 1)
-    body = "\n".join(lines).strip("\n")
-    return Rendered(body, docstring or f"{live.target.name}.", tuple(case.domain for case in live.cases))
-
-
-_HEAD = ("import torch", "import triton", "import triton.language as tl")
-"""Imports that ``kernel_module.compose`` writes."""
+    lines = code.split("\n")
+    if docstring is not None:
+        del lines[tree.body[0].lineno - 1 : tree.body[0].end_lineno]
+    return Rendered(
+        "\n".join(lines).strip("\n"),
+        docstring or f"{live.target.name}.",
+        tuple(case.domain for case in live.cases),
+    )

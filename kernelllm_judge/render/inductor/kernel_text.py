@@ -25,14 +25,24 @@ def _statement(statement: ast.stmt, depth: int) -> str:
     match statement:
         case ast.For(body=body, orelse=[]) | ast.If(body=body, orelse=[]):
             return f"{text.partition(chr(10))[0]}\n{_block(body, depth + 1)}"
-        case ast.Assign(value=ast.Call() as call) | ast.Expr(value=ast.Call() as call) if (
-            len(text) + 4 * depth > WIDTH
-        ):
-            head = text[: len(text) - len(ast.unparse(call))] + ast.unparse(call.func)
-            return call_text(
-                head, [*map(ast.unparse, call.args), *map(ast.unparse, call.keywords)], indent=4 * depth
-            )
+        case ast.Assign(value=value) | ast.Expr(value=value) if len(text) + 4 * depth > WIDTH:
+            start, (call, tail) = text[: len(text) - len(ast.unparse(value))], _head_call(value)
+            if isinstance(call, ast.Call):
+                arguments = [*map(ast.unparse, call.args), *map(ast.unparse, call.keywords)]
+                return call_text(f"{start}{ast.unparse(call.func)}", arguments, tail, 4 * depth)
     return text
+
+
+def _head_call(node: ast.expr) -> tuple[ast.expr, str]:
+    """Splits ``tl.load(...).to(tl.float32)`` into ``tl.load(...)`` and ``.to(tl.float32)``."""
+    match node:
+        case (
+            ast.Subscript(value=inner)
+            | ast.Call(func=ast.Attribute(value=ast.Call() | ast.Subscript() as inner))
+        ):
+            call, tail = _head_call(inner)
+            return call, tail + ast.unparse(node)[len(ast.unparse(inner)) :]
+    return node, ""
 
 
 def call_text(head: str, arguments: Sequence[str], tail: str = "", indent: int = 0) -> str:

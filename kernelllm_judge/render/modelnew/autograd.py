@@ -5,15 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Mapping
 
-from kernelllm_judge.core.syntax import (
-    RemovingTransformer,
-    Substitute,
-    binding_counts,
-    bound_names,
-    dotted,
-    expression,
-    parameters,
-)
+from kernelllm_judge.core.syntax import RemovingTransformer, dotted, parameters
 from kernelllm_judge.render.errors import RenderError
 from kernelllm_judge.render.modelnew.spelling import Imported, resolved
 
@@ -31,14 +23,7 @@ def as_functions(tree: ast.Module, imported: Mapping[str, Imported]) -> ast.Modu
     classes = [n for n in tree.body if isinstance(n, ast.ClassDef) and is_autograd_function(n, imported)]
     functions = {node.name for node in classes}
     tree.body = [_forward(n) if isinstance(n, ast.ClassDef) and n in classes else n for n in tree.body]
-    aliases = {alias: expression(name) for alias, name in _aliases(tree, functions).items()}
-    tree.body = [
-        node
-        for node in tree.body
-        if not (isinstance(node, ast.Assign) and bound_names(node) & aliases.keys())
-    ]
-    _Applied(functions).visit(tree)
-    return Substitute(aliases).apply(tree)
+    return _Applied(functions).visit(tree)  # type: ignore[no-any-return]  # typeshed: visit() -> Any
 
 
 class _Applied(ast.NodeTransformer):
@@ -53,19 +38,6 @@ class _Applied(ast.NodeTransformer):
             case ast.Attribute(value=ast.Name(id=name) as function, attr="apply") if name in self._functions:
                 return function
         return node
-
-
-def _aliases(tree: ast.Module, functions: Collection[str]) -> dict[str, str]:
-    """Returns the function that each ``f = F.apply`` at top level stands for, by names that nothing else binds."""
-    found: dict[str, str] = {}
-    for node in tree.body:
-        match node:
-            case ast.Assign(
-                targets=[ast.Name(id=alias)], value=ast.Attribute(value=ast.Name(id=name), attr="apply")
-            ) if name in functions:
-                found[alias] = name
-    bound = binding_counts(tree)
-    return {alias: name for alias, name in found.items() if bound[alias] == 1}
 
 
 def _forward(cls: ast.ClassDef) -> ast.FunctionDef:

@@ -37,6 +37,8 @@ class LayerFlow(ast.NodeTransformer):
         match node:
             case ast.Call(func=ast.Name(id="enumerate"), args=[layers], keywords=[]):
                 items = [ast.Tuple([ast.Constant(n), item]) for n, item in enumerate(self._items(layers))]
+            case ast.Call(func=ast.Name(id="range"), args=[ast.Call(func=ast.Name(id="len"), args=[layers])]):
+                items = [ast.Constant(number) for number, _ in enumerate(self._items(layers))]
             case _:
                 count = self._names.items_of(node) or len(self._names.layers_of(node))
                 items = [ast.Subscript(node, ast.Constant(index), ast.Load()) for index in range(count)]
