@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TypeGuard
 
-from kernelllm_judge.core.syntax import assigned_once, call_name, read_names
+from kernelllm_judge.core.syntax import assigned_once, binding_counts, call_name, read_names
 from kernelllm_judge.render.inductor.constants import full_number
 
 
@@ -39,10 +39,7 @@ def with_identities(function: ast.FunctionDef, types: Mapping[str, str]) -> ast.
 
 class _Identities(ast.NodeTransformer):
     def __init__(self, function: ast.FunctionDef) -> None:
-        stores = Counter(
-            n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-        )
-        stores.update(a.arg for a in function.args.args)
+        stores = binding_counts(function)
         self._values = {
             name: value
             for name, value in assigned_once(function).items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -73,12 +73,8 @@ def names_read(step: Step) -> set[str]:
     return {name for value in values for name in read_names(value)}
 
 
-@dataclass(frozen=True)
-class Layout:
-    """The shape and strides of a tensor that the text asserts."""
-
-    shape: tuple[str, ...]
-    strides: tuple[str, ...]
+Layout = tuple[Sequence[ast.expr], Sequence[ast.expr]]
+"""The shape and strides of a tensor."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,14 @@ import copy
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from kernelllm_judge.core.syntax import Substitute, call_name, expression, read_names, stored_names
+from kernelllm_judge.core.syntax import (
+    Substitute,
+    binding_counts,
+    call_name,
+    expression,
+    read_names,
+    stored_names,
+)
 from kernelllm_judge.render.inductor.casts import base_pointer, drop_casts
 from kernelllm_judge.render.inductor.constants import InlineConstants, full_number
 
@@ -221,9 +228,7 @@ def _move_once_used(function: ast.FunctionDef) -> None:
     reads = Counter(
         n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
     )
-    writes = Counter(
-        n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    )
+    writes = binding_counts(function)
     single = {name for name, count in reads.items() if count == 1 and writes[name] == 1}
     _move(function.body, single)
 

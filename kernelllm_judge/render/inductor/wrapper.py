@@ -136,8 +136,7 @@ class _Reader:
     def _layout(self, call: ast.Call) -> None:
         match [self._resolve(a) for a in call.args[:3]]:
             case [ast.Name(name), ast.Tuple(shape), ast.Tuple(strides)]:
-                layout = Layout(tuple(map(ast.unparse, shape)), tuple(map(ast.unparse, strides)))
-                self.layouts.setdefault(name, layout)
+                self.layouts.setdefault(name, (shape, strides))
 
     def _run(self, kernel: KernelSource, call: ast.Call) -> None:
         arguments, grid = tuple(self._resolve(a) for a in call.args), None
