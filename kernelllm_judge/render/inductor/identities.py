@@ -34,7 +34,8 @@ def with_identities(function: ast.FunctionDef, types: Mapping[str, str]) -> ast.
     result: ast.FunctionDef = copy.deepcopy(function)
     if any("fp64" in kind for kind in types.values()) or "tl.float64" in ast.unparse(function):
         return result
-    return ast.fix_missing_locations(_Identities(function).visit(result))
+    result = _Identities(function).visit(result)
+    return ast.fix_missing_locations(result)
 
 
 class _Identities(ast.NodeTransformer):
