@@ -214,9 +214,9 @@ def _members() -> Mapping[str, frozenset[str]]:
 
 def _check(function: ast.FunctionDef, helpers: set[str]) -> None:
     """Checks that every name is local, ``tl``, a helper or a builtin, as others would fail when the kernel runs."""
-    for call in ast.walk(function):
-        name = call_name(call).removeprefix("tl.") if isinstance(call, ast.Call) else ""
-        if name.isidentifier() and call_name(call) == f"tl.{name}" and name not in _members()["tl"]:
+    for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
+        module, _, name = call_name(call).rpartition(".")
+        if module == "tl" and name not in _members()["tl"]:
             raise RenderError(f"`{function.name}` calls `tl.{name}`, but triton.language has no {name}.")
     local = {a.arg for a in function.args.args} | stored_names(function)
     allowed = local | helpers | {"tl", "triton", "libdevice"} | set(_device_sources()) | _BUILTINS
