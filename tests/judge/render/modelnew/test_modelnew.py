@@ -415,7 +415,7 @@ def test_modules_of_its_own_become_functions() -> None:
 
 def test_an_autograd_function_that_needs_its_context() -> None:
     text = answer("hand_add_function").replace("return out", "return out * ctx.other[0]")
-    with pytest.raises(RenderError, match="Line 22: forward of AddFunction needs its context"):
+    with pytest.raises(RenderError, match="Line 22 uses `ctx_other`, which the completion does not define"):
         rendered("Add", text)
 
 
