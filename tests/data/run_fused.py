@@ -14,8 +14,8 @@ from types import SimpleNamespace
 import torch
 from torch.utils import _pytree as pytree
 
-from kernelllm_judge.target.live import load_target
 from kernelllm_judge.core.records import Target
+from kernelllm_judge.target.live import load_target
 from kernelllm_judge.worker.warm import prepare_interpreter
 
 

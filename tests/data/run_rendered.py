@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
-from kernelllm_judge.target.live import load_target
 from kernelllm_judge.core.records import Target
+from kernelllm_judge.target.live import load_target
 from kernelllm_judge.worker.warm import prepare_interpreter
 
 
