@@ -9,7 +9,7 @@ from kernelllm_judge.target.errors import in_one_line
 
 
 class RenderError(ValueError):
-    """Raised if a completion cannot be rendered; one sentence names the attribute, the operation or the line."""
+    """Raised anywhere in this folder if a completion cannot be rendered; one sentence names the attribute, the operation or the line."""
 
 
 def unexpected(who: str, what: str, error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""Lowers a kernel from a compiler to plain ``tl``, without libdevice and compiler helpers."""
+"""Lowers a kernel from a compiler to plain ``tl`` and libdevice, without the compiler's helpers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 import builtins
 import copy
 import functools
-import re
+import itertools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -20,73 +20,47 @@ from kernelllm_judge.core.syntax import (
 )
 from kernelllm_judge.render.errors import RenderError
 
-_SAME = ("exp", "exp2", "log", "log2", "sin", "cos", "sqrt", "rsqrt", "erf", "floor", "ceil", "abs", "fma")
-_PLAIN = {
+_ALIKE = ("exp", "exp2", "log", "log2", "sin", "cos", "sqrt", "rsqrt", "erf", "floor", "ceil", "abs", "fma")
+SAME = {
     **{
         f"{module}.{name}": f"tl.{name}"
         for module in ("libdevice", "tl_math", "tl.math", "math")
-        for name in _SAME
+        for name in _ALIKE
     },
     **{
         f"{module}.{name}": f"tl.{function}"
         for module in ("libdevice", "tl_math")
         for name, function in {
-            "fabs": "abs",
-            "fmax": "maximum",
-            "fmin": "minimum",
-            "max": "maximum",
-            "min": "minimum",
-            "sigmoid": "sigmoid",
-            "where": "where",
+            **{name: name for name in ("div_rn", "sqrt_rn", "clamp", "sigmoid", "where")},
+            **dict.fromkeys(("fabs",), "abs"),
+            **dict.fromkeys(("fmax", "max"), "maximum"),
+            **dict.fromkeys(("fmin", "min"), "minimum"),
+            "fdiv_rn": "div_rn",
+            "fsqrt_rn": "sqrt_rn",
         }.items()
     },
-    "libdevice.fdiv_rn": "tl.div_rn",
-    "libdevice.div_rn": "tl.div_rn",
-    "libdevice.fsqrt_rn": "tl.sqrt_rn",
-    "libdevice.sqrt_rn": "tl.sqrt_rn",
 }
 """Functions that ``tl`` has under its own name."""
 
-_ALIKE = ("tanh", "sinh", "cosh", "tan", "expm1", "log1p", "log10", "fmod", "trunc", "copysign", "relu")
 _DEVICE = {
-    **{
-        f"{module}.{name}": function
-        for module in ("libdevice", "tl_math", "tl", "triton_helpers")
-        for name, function in {
-            **{name: name for name in _ALIKE},
-            "fast_tanhf": "tanh",
-            "pow": "power",
-            "clamp": "clip",
-            "clip": "clip",
-            **dict.fromkeys(("nearbyint", "rint", "round"), "round_half_even"),
-            "isnan": "is_nan",
-            "isinf": "is_inf",
-            "signbit": "sign_bit",
-        }.items()
-    },
-    **{
-        f"triton_helpers.{name}": function
-        for name, function in {
-            **{name: name for name in ("maximum", "minimum", "max_with_index", "min_with_index")},
-            **{name: name for name in ("maximum_with_index", "minimum_with_index", "pow_integer")},
-            **{name: name for name in ("select_one", "sort_with_index")},
-            "max2": "nan_max",
-            "min2": "nan_min",
-            "any": "any_true",
-            "prod": "product",
-            "promote_to_tensor": "at_least_1d",
-            "div_floor_integer": "floor_divide",
-            "remainder_integer": "floor_remainder",
-            "welford_reduce": "welford_next",
-            "welford": "welford_total",
-            "welford_combine": "welford_joined",
-            "online_softmax_combine": "online_softmax_next",
-            "online_softmax_combine_with_sum": "online_softmax_joined",
-            "online_softmax_reduce": "online_softmax_total",
-        }.items()
-    },
+    **{name: name for name in ("maximum", "minimum", "max_with_index", "min_with_index")},
+    **{name: name for name in ("maximum_with_index", "minimum_with_index", "pow_integer")},
+    **{name: name for name in ("select_one", "sort_with_index")},
+    "max2": "nan_max",
+    "min2": "nan_min",
+    "any": "any_true",
+    "prod": "product",
+    "promote_to_tensor": "at_least_1d",
+    "div_floor_integer": "floor_divide",
+    "remainder_integer": "floor_remainder",
+    "welford_reduce": "welford_next",
+    "welford": "welford_total",
+    "welford_combine": "welford_joined",
+    "online_softmax_combine": "online_softmax_next",
+    "online_softmax_combine_with_sum": "online_softmax_joined",
+    "online_softmax_reduce": "online_softmax_total",
 }
-"""Functions that a function in ``device`` replaces, by their names; those of ``tl`` only where it lacks them."""
+"""The functions in ``device`` that replace those of ``triton_helpers``."""
 
 _DROPPED = (
     "tl.device_assert",
@@ -105,15 +79,12 @@ _BUILTINS = {"float", "int", "bool", "range", "min", "max", "len", "abs"}
 def lower(
     function: ast.FunctionDef, helpers: Iterable[ast.FunctionDef] = (), scalars: Iterable[str] = ()
 ) -> ast.FunctionDef:
-    """Copies a kernel so that it uses only plain ``tl`` and the functions in ``device``, under ``@triton.jit`` alone.
+    """Copies a kernel so that it uses only ``tl``, libdevice and the functions in ``device``, under ``@triton.jit`` alone.
 
     Args:
         function: the original kernel.
         helpers: other ``@triton.jit`` functions in its source, which it may call.
         scalars: other names that it may read: constants of the module, and what will become parameters.
-
-    Raises:
-        RenderError: it calls a function without such a form; the message names it.
     """
     result = copy.deepcopy(function)
     result.decorator_list = [expression("triton.jit")]
@@ -158,17 +129,12 @@ def _device_sources() -> Mapping[str, str]:
 
 
 def _adds(helper: ast.FunctionDef) -> bool:
-    """Whether a combine function returns the sum of its two arguments."""
-    try:
-        *_, last = helper.body
-        if not isinstance(last, ast.Return) or last.value is None or len(helper.args.args) != 2:
-            return False
-        first, second = (a.arg for a in helper.args.args)
-        values = {ast.unparse(s.targets[0]): s.value for s in helper.body[:-1] if isinstance(s, ast.Assign)}
-        value = values.get(ast.unparse(last.value), last.value)
-    except ValueError:
-        return False
-    return ast.unparse(value) in (f"{first} + {second}", f"{second} + {first}")
+    """Whether a combine function is ``c = a + b; return c``, as the compiler writes it."""
+    sums = {" + ".join(order) for order in itertools.permutations(a.arg for a in helper.args.args)}
+    match helper.body:
+        case [ast.Assign(targets=[ast.Name(total)], value=value), ast.Return(ast.Name(result))]:
+            return total == result and len(helper.args.args) == 2 and ast.unparse(value) in sums
+    return False
 
 
 class _Lower(RemovingTransformer):
@@ -199,15 +165,18 @@ class _Lower(RemovingTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        name = _usual_name(call_name(node))
-        if name in _PLAIN:
-            node.func = expression(_PLAIN[name])
-        elif name in _DEVICE and not _in_tl(name):
-            node.func = ast.Name(_DEVICE[name], ast.Load())
-            if name == "triton_helpers.welford_reduce":
+        name = call_name(node)
+        module, _, function = name.rpartition(".")
+        if name in SAME:
+            node.func = expression(SAME[name])
+        elif module == "triton_helpers" and function in _DEVICE:
+            node.func = ast.Name(_DEVICE[function], ast.Load())
+            if function == "welford_reduce":
                 # Whether it is the first iteration: accumulators of 0 give the same, without a branch in the loop.
                 node.args = node.args[:4]
                 node.keywords = [each for each in node.keywords if each.arg != "first_iteration"]
+        elif in_libdevice(name):
+            node.func = expression(f"libdevice.{function}")
         elif (
             name == "tl.associative_scan"
             and isinstance(node.args[0], ast.Tuple)
@@ -216,41 +185,41 @@ class _Lower(RemovingTransformer):
             if ast.unparse(node.args[2]) in self.sums:
                 return ast.Call(expression("tl.cumsum"), [node.args[0].elts[0], node.args[1]], [])
         elif name.split(".")[0] in ("libdevice", "tl_math", "triton_helpers", "math"):
-            function = name.removeprefix("libdevice.")  # which `tl.math` is spelt as, too
-            raise RenderError(f"`{self.kernel}` calls `{function}`, which plain Triton does not have.")
+            raise RenderError(f"`{self.kernel}` calls `{name}`, which Triton does not have.")
         return node
 
 
-def lacks(function: ast.FunctionDef) -> list[str]:
-    """Returns the functions of ``tl`` that a kernel calls and this version of Triton lacks, such as ``tl.tanh``."""
-    calls = (call_name(node) for node in ast.walk(function) if isinstance(node, ast.Call))
-    return sorted({name for name in calls if re.fullmatch(r"tl\.\w+", name) and not _in_tl(name)})
-
-
-def _in_tl(name: str) -> bool:
-    return name.removeprefix("tl.") in _tl_members()
+def in_libdevice(name: str) -> bool:
+    """Whether a dotted name (``tl_math.tanh``, ``tl.tanh``) is a function of libdevice, and not one of this version's ``tl``."""
+    module, _, function = name.rpartition(".")
+    members = _members()
+    if (
+        module not in ("libdevice", "tl_math", "math", "tl", "tl.math")
+        or function not in members["libdevice"]
+    ):
+        return False
+    return module not in ("tl", "tl.math") or function not in members[module]
 
 
 @functools.cache
-def _tl_members() -> frozenset[str]:
+def _members() -> Mapping[str, frozenset[str]]:
+    """Returns what modules of this version of Triton have."""
     import triton.language  # here, because it takes a while
+    from triton.language.extra import libdevice
 
-    return frozenset(dir(triton.language))
-
-
-def _usual_name(name: str) -> str:
-    """Returns libdevice's function without its marks for float32 and speed: ``libdevice.exp`` for ``libdevice.fast_expf``."""
-    usual = re.sub(r"^libdevice\.(?:fast_)?(\w+)f$", r"libdevice.\1", name)
-    return name if {name} & {*_PLAIN, *_DEVICE} or not {usual} & {*_PLAIN, *_DEVICE} else usual
+    modules = {"tl": triton.language, "tl.math": triton.language.math}
+    names = {name: frozenset(dir(module)) for name, module in modules.items()}
+    return {**names, "libdevice": frozenset(dir(libdevice))}
 
 
 def _check(function: ast.FunctionDef, helpers: set[str]) -> None:
     """Checks that every name is local, ``tl``, a helper or a builtin, as others would fail when the kernel runs."""
-    if missing := lacks(function):
-        name = missing[0].removeprefix("tl.")
-        raise RenderError(f"`{function.name}` calls `tl.{name}`, but triton.language has no {name}.")
+    for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
+        module, _, name = call_name(call).rpartition(".")
+        if module == "tl" and name not in _members()["tl"]:
+            raise RenderError(f"`{function.name}` calls `tl.{name}`, but triton.language has no {name}.")
     local = {a.arg for a in function.args.args} | stored_names(function)
-    allowed = local | helpers | {"tl", "triton"} | set(_device_sources()) | _BUILTINS
+    allowed = local | helpers | {"tl", "triton", "libdevice"} | set(_device_sources()) | _BUILTINS
     for node in ast.walk(function):
         if isinstance(node, ast.Name) and node.id not in allowed and not hasattr(builtins, node.id):
             raise RenderError(f"`{function.name}` uses `{node.id}`, which is not defined.")

@@ -15,8 +15,6 @@ from kernelllm_judge.core.syntax import parameters
 from kernelllm_judge.launching import ServerFailed
 from kernelllm_judge.render.errors import RenderError, unexpected
 from kernelllm_judge.render.extract import ExtractError, extract
-from kernelllm_judge.render.in_place import in_place
-from kernelllm_judge.render.operators import without_operators
 from kernelllm_judge.render.rendered import Rendered
 from kernelllm_judge.render.undefined import require_defined
 from kernelllm_judge.target.errors import TargetError
@@ -76,7 +74,7 @@ def _rendered(
     composed = partial(_composed, completion, live, on_gpu)
     if completion.format == "inductor":
         return composed([translate_inductor(completion.text, live, completion)], translated=True)
-    code = without_operators(extract(completion.text))
+    code = extract(completion.text)
     if completion.format == "kernel_module":
         return _kernel_module(code, completion, live, on_gpu)
     if is_inductor_code(code):
@@ -135,7 +133,6 @@ def _candidate(source: str, completion: Completion, live: LiveTarget, *, transla
 
 
 def _kernel_module(code: str, completion: Completion, live: LiveTarget, on_gpu: bool) -> Candidate:
-    code = in_place(code, live.cases)
     tree = ast.parse(code)
     forward = next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "forward"), None)
     if forward is None:
@@ -160,16 +157,13 @@ def _kernel_module(code: str, completion: Completion, live: LiveTarget, on_gpu: 
 
 
 def _without_head(code: str, tree: ast.Module, live: LiveTarget) -> Rendered:
-    """Removes docstring and imports from a kernel module without SUPPORTS, as ``compose`` writes them again."""
-    lines = code.split("\n")
+    """Removes the docstring from a kernel module without SUPPORTS, as ``compose`` writes it again."""
     docstring = ast.get_docstring(tree)
-    head: list[ast.stmt] = [node for node in tree.body if ast.unparse(node) in _HEAD]
-    head += tree.body[:1] if docstring is not None else []
-    for node in head:
-        lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or node.lineno) - node.lineno + 1)
-    body = "\n".join(lines).strip("\n")
-    return Rendered(body, docstring or f"{live.target.name}.", tuple(case.domain for case in live.cases))
-
-
-_HEAD = ("import torch", "import triton", "import triton.language as tl")
-"""Imports that ``kernel_module.compose`` writes."""
+    lines = code.split("\n")
+    if docstring is not None:
+        del lines[tree.body[0].lineno - 1 : tree.body[0].end_lineno]
+    return Rendered(
+        "\n".join(lines).strip("\n"),
+        docstring or f"{live.target.name}.",
+        tuple(case.domain for case in live.cases),
+    )

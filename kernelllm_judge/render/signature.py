@@ -31,9 +31,6 @@ def with_target_parameters(
         forward: ``ModelNew.forward`` with ``self`` first; changed in place.
         signature: the signature of the target's ``forward``, without ``self``.
         passed: what some case passes: parameters, and the leaves of tuples.
-
-    Raises:
-        RenderError: ``forward`` needs more parameters than the target has, or lacks one that is passed.
     """
     theirs = [p.arg for p in parameters(forward.args)][1:]
     ours = [name for name, p in signature.parameters.items() if p.kind not in _VARIADIC]

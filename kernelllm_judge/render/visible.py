@@ -27,11 +27,7 @@ def is_own(expression: str) -> bool:
 
 
 def reached(path: str, parts: Parts) -> str:
-    """Returns the expression for a path in an Inductor completion's header, such as ``self.net.0.weight`` or an input.
-
-    Raises:
-        RenderError: no Python expression reaches a part of that name.
-    """
+    """Returns the expression for a path in an Inductor completion's header, such as ``self.net.0.weight`` or an input."""
     if not path.startswith("self."):
         return path
     expression = parts.expression(path.removeprefix("self."))

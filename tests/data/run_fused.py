@@ -14,8 +14,9 @@ from types import SimpleNamespace
 import torch
 from torch.utils import _pytree as pytree
 
-from kernelllm_judge.target.live import load_target
 from kernelllm_judge.core.records import Target
+from kernelllm_judge.target.live import load_target
+from kernelllm_judge.worker.warm import prepare_interpreter
 
 
 def stand_in(module, attributes):
@@ -68,6 +69,7 @@ def run(job, lives):
 
 def main(root):
     torch.set_num_threads(1)
+    prepare_interpreter()
     order = json.load(sys.stdin)
     lives = {name: load_target(root, Target.from_json(target)) for name, target in order["targets"].items()}
     results = {}

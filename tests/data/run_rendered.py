@@ -8,8 +8,9 @@ from pathlib import Path
 
 import torch
 
-from kernelllm_judge.target.live import load_target
 from kernelllm_judge.core.records import Target
+from kernelllm_judge.target.live import load_target
+from kernelllm_judge.worker.warm import prepare_interpreter
 
 
 def error_of(path, target, root):
@@ -26,6 +27,7 @@ def error_of(path, target, root):
 
 def main(folder, root):
     torch.set_num_threads(1)
+    prepare_interpreter()
     results = {}
     for name, target in json.load(sys.stdin).items():
         try:

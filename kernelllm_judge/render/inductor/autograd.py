@@ -30,19 +30,7 @@ class Gradients:
 def emit_both(
     program: Program, gradients: Gradients, binding: Binding, domain: Domain, stem: str, function: str
 ) -> ProgramText:
-    """Writes the text of a program with its gradients.
-
-    Args:
-        program: the forward pass as read.
-        gradients: its backward pass.
-        binding: what the arguments and results of the forward pass are in the target.
-        domain: the domain for which both were made.
-        stem: the first part of the kernels' names.
-        function: the name of the autograd function.
-
-    Raises:
-        RenderError: something has no form in a kernel module; the message names it.
-    """
+    """Writes the text of a program with its gradients."""
     return _Function(program, gradients, binding, domain).text(stem, function)
 
 

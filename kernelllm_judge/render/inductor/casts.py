@@ -9,55 +9,33 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable
 
-from kernelllm_judge.core.syntax import call_name, expression, read_names
+from kernelllm_judge.core.syntax import call_name
 
-_ROUNDED = {"exp", "exp2", "log", "log2", "sin", "cos", "sqrt", "sqrt_rn", "rsqrt", "erf", "sigmoid"}
-_OF_TL = {
-    "floor",
-    "ceil",
-    "abs",
-    "sum",
-    "max",
-    "min",
-    "cumsum",
-    "broadcast_to",
-    "expand_dims",
-    "reshape",
-} | _ROUNDED
-_EXTREMES = {"maximum", "minimum"}
-_DEVICE = {
-    "nan_max",
-    "nan_min",
-    "tanh",
-    "sinh",
-    "cosh",
-    "tan",
-    "expm1",
-    "log1p",
-    "power",
-    "trunc",
-} | _EXTREMES
+_KEEP_FLOAT = frozenset(
+    {
+        "exp",
+        "exp2",
+        "log",
+        "log2",
+        "sin",
+        "cos",
+        "sqrt",
+        "sqrt_rn",
+        "rsqrt",
+        "erf",
+        "sigmoid",
+        "floor",
+        "ceil",
+    }
+    | {"abs", "sum", "max", "min", "cumsum", "broadcast_to", "expand_dims", "reshape", "nan_max", "nan_min"}
+    | {"maximum", "minimum", "tanh", "sinh", "cosh", "tan", "expm1", "log1p", "pow", "trunc"}
+)
+"""Functions whose result is float32 if all their tensors are."""
 
 
-def drop_casts(
-    body: Iterable[ast.stmt], pointers: Collection[str] = (), scalars: Collection[str] = ()
-) -> None:
-    """Removes redundant conversions to float32 from a block of statements, in place.
-
-    Args:
-        body: the statements.
-        pointers: the names of pointers to float32.
-        scalars: the names of float parameters.
-    """
+def drop_casts(body: Iterable[ast.stmt], pointers: Collection[str], scalars: Collection[str]) -> None:
+    """Removes redundant conversions to float32 from statements, in place, given pointers to float32 and float parameters."""
     _Casts(pointers, scalars).block(body)
-
-
-def cast_sizes(function: ast.FunctionDef) -> None:
-    """Replaces ``n.to(...)`` of sizes by ``tl.cast(n, ...)``, in place, as a size of 1 is a constant without methods.
-
-    Nor can such a constant be broadcast, so a size is a tensor before.
-    """
-    _Sizes({a.arg for a in function.args.args if "ptr" not in a.arg}).visit(function)
 
 
 def base_pointer(call: ast.Call) -> str:
@@ -68,29 +46,9 @@ def base_pointer(call: ast.Call) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-class _Sizes(ast.NodeTransformer):
-    def __init__(self, sizes: Collection[str]) -> None:
-        self.sizes = sizes
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        if call_name(node) == "tl.broadcast_to" and self._is_size(node.args[0]):
-            node.args[0] = ast.Call(expression("tl.cast"), [node.args[0], expression("tl.int64")], [])
-        elif (
-            isinstance(node.func, ast.Attribute) and node.func.attr == "to" and self._is_size(node.func.value)
-        ):
-            return ast.Call(expression("tl.cast"), [node.func.value, *node.args], node.keywords)
-        return node
-
-    def _is_size(self, node: ast.expr) -> bool:
-        names = read_names(node)
-        return bool(names) and names <= set(self.sizes)
-
-
 class _Casts(ast.NodeTransformer):
     def __init__(self, pointers: Collection[str], scalars: Collection[str]) -> None:
-        self.pointers = pointers
-        self.scalars = scalars
+        self.pointers, self.scalars = pointers, scalars
         self.floats: set[str] = set()
 
     def block(self, body: Iterable[ast.stmt]) -> None:
@@ -106,37 +64,30 @@ class _Casts(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        if _casts_to_float(node) and isinstance(node.func, ast.Attribute) and self.is_float(node.func.value):
-            return node.func.value
+        match node:
+            case ast.Call(func=ast.Attribute(value=value, attr="to")) if casts_to_float(node):
+                return value if self.is_float(value) else node
         return node
 
     def is_float(self, node: ast.expr) -> bool:
         """Whether an expression is known to be a float32 tensor."""
-        if isinstance(node, ast.Name):
-            return node.id in self.floats
-        if isinstance(node, ast.Subscript):
-            return self.is_float(node.value)
-        if isinstance(node, ast.UnaryOp):
-            return isinstance(node.op, ast.USub) and self.is_float(node.operand)
-        if isinstance(node, ast.BinOp):
-            return self._agree([node.left, node.right])
-        if not isinstance(node, ast.Call):
-            return False
-        if _casts_to_float(node):
-            return True
-        name = call_name(node)
-        if name == "tl.cast":
-            return [ast.unparse(a) for a in node.args[1:2]] == ["tl.float32"]
-        if name == "tl.full":
-            return [ast.unparse(a) for a in node.args[-1:]] == ["tl.float32"]
-        if name == "tl.load":
-            return base_pointer(node) in self.pointers
-        if name == "tl.where":
-            return self._agree(node.args[1:])
-        short = name.removeprefix("tl.")
-        if short in (_OF_TL if name.startswith("tl.") else _DEVICE):
-            floating = bool(node.args) and self.is_float(node.args[0])
-            return floating and (short not in _EXTREMES or self._agree(node.args))
+        match node:
+            case ast.Name(id=name):
+                return name in self.floats
+            case ast.Subscript(value=value) | ast.UnaryOp(op=ast.USub(), operand=value):
+                return self.is_float(value)
+            case ast.BinOp(left=left, right=right):
+                return self._agree([left, right])
+            case ast.Call(args=args):
+                name = call_name(node)
+                if casts_to_float(node) or name == "tl.load":
+                    return name != "tl.load" or base_pointer(node) in self.pointers
+                if name in ("tl.cast", "tl.full"):
+                    return ast.unparse(args[-1]) == "tl.float32" if args else False
+                if name == "tl.where":
+                    return self._agree(args[1:])
+                module, _, short = name.rpartition(".")
+                return short in _KEEP_FLOAT and self._agree(args if module != "tl" else args[:1])
         return False
 
     def _agree(self, nodes: list[ast.expr]) -> bool:
@@ -148,10 +99,7 @@ class _Casts(ast.NodeTransformer):
         return isinstance(node, ast.Name) and node.id in self.scalars
 
 
-def _casts_to_float(node: ast.Call) -> bool:
-    return (
-        isinstance(node.func, ast.Attribute)
-        and node.func.attr == "to"
-        and [ast.unparse(a) for a in node.args] == ["tl.float32"]
-        and not node.keywords
-    )
+def casts_to_float(node: ast.Call) -> bool:
+    """Whether a call is ``x.to(tl.float32)``."""
+    to = isinstance(node.func, ast.Attribute) and node.func.attr == "to" and not node.keywords
+    return to and [ast.unparse(a) for a in node.args] == ["tl.float32"]

@@ -39,22 +39,20 @@ class InlineConstants(ast.NodeTransformer):
         """``constants``: the constants, by the name that each has in the kernel."""
         self.constants = constants
 
-    def _value(self, node: ast.expr, other: ast.expr, *, integers: bool) -> ast.expr:
-        if isinstance(node, ast.Name) and node.id in self.constants and not self._constant(other):
-            value = self.constants[node.id]
-            if integers or not (isinstance(value, ast.Constant) and isinstance(value.value, int)):
-                return copy.deepcopy(value)
-        return node
-
-    def _constant(self, node: ast.expr) -> bool:
-        return isinstance(node, ast.Constant) or (isinstance(node, ast.Name) and node.id in self.constants)
+    def _inline(self, nodes: list[ast.expr], *, integers: bool = True) -> list[ast.expr]:
+        """Writes the constants among operands out, unless all are constants."""
+        values = [self.constants.get(n.id, n) if isinstance(n, ast.Name) else n for n in nodes]
+        if all(isinstance(value, ast.Constant) for value in values):
+            return nodes
+        return [
+            copy.deepcopy(value) if integers or not isinstance(getattr(value, "value", None), int) else node
+            for node, value in zip(nodes, values, strict=True)
+        ]
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         """Called by ``ast.NodeTransformer``."""
         self.generic_visit(node)
-        left, right = node.left, node.right
-        node.left = self._value(left, right, integers=False)
-        node.right = self._value(right, left, integers=False)
+        node.left, node.right = self._inline([node.left, node.right], integers=False)
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
@@ -62,20 +60,13 @@ class InlineConstants(ast.NodeTransformer):
         self.generic_visit(node)
         name = call_name(node)
         if name == "tl.where" and len(node.args) == 3:
-            condition, yes, no = node.args
-            node.args = [condition, self._value(yes, no, integers=True), self._value(no, yes, integers=True)]
-        elif name in ("maximum", "minimum") and len(node.args) == 2:
-            a, b = node.args
-            node.args = [a, self._value(b, a, integers=True)]
-            if self._constant(a) and not self._constant(b):  # the order does not matter
-                node.args = [b, self._value(a, b, integers=True)]
+            node.args[1:] = self._inline(node.args[1:])
+        elif name in ("maximum", "minimum"):
+            node.args = sorted(self._inline(node.args), key=lambda each: isinstance(each, ast.Constant))
         return node
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         """Called by ``ast.NodeTransformer``."""
         self.generic_visit(node)
-        if len(node.comparators) == 1:
-            left, right = node.left, node.comparators[0]
-            node.left = self._value(left, right, integers=True)
-            node.comparators = [self._value(right, left, integers=True)]
+        node.left, *node.comparators = self._inline([node.left, *node.comparators])
         return node

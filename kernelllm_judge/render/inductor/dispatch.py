@@ -45,11 +45,7 @@ class Region:
 
 
 def conditions(groups: Sequence[Sequence[Region]]) -> list[str]:
-    """Writes for each group of domains an expression over ``self`` and forward's parameters that holds only in it.
-
-    Raises:
-        RenderError: two groups cannot be told apart by dtypes, shapes or plain values, nor by how large inputs are.
-    """
+    """Writes for each group of domains an expression over ``self`` and forward's parameters that holds only in it."""
     everything = [region.specs for group in groups for region in group]
     names = list(dict.fromkeys(name for domain in everything for name in domain))
     distinguishing = [name for name in names if len({repr(domain.get(name)) for domain in everything}) > 1]

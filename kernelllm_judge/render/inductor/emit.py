@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernelllm_judge.core.records import Domain, TensorSpec
-from kernelllm_judge.core.syntax import constant_int, expression, read_names, rename, stored_names
+from kernelllm_judge.core.syntax import constant_int, read_names, rename, stored_names
 from kernelllm_judge.render.errors import RenderError
 from kernelllm_judge.render.inductor import launch, torch_calls
 from kernelllm_judge.render.inductor.column_sums import with_column_sums
@@ -16,7 +16,7 @@ from kernelllm_judge.render.inductor.kernel_text import call_text, function_text
 from kernelllm_judge.render.inductor.lowered import lowered_kernels
 from kernelllm_judge.render.inductor.names import Names, as_identifier, kernel_names
 from kernelllm_judge.render.inductor.outputs import output_name, outputs, structure
-from kernelllm_judge.render.inductor.program import Assign, Binding, Do, Launch, Program
+from kernelllm_judge.render.inductor.program import Assign, Binding, Do, Launch, Layout, Program
 from kernelllm_judge.render.inductor.program_text import Allocation, ProgramText
 from kernelllm_judge.render.inductor.prune import fold_outputs, prune
 from kernelllm_judge.render.inductor.torch_calls import size_of
@@ -43,17 +43,7 @@ def emit(
 ) -> ProgramText:
     """Writes the text of one program.
 
-    Args:
-        program: the program as read.
-        binding: what its arguments and results are in the target.
-        domain: the domain for which it was made.
-        kernel_name: the name of the first kernel; the others get a number.
-        parameters: forward's parameters, which no variable may shadow.
-        ending: writes the last statements from the expressions of the results by number; None for a plain ``return``.
-        taken: names of the module that another program has.
-
-    Raises:
-        RenderError: something has no form in a kernel module; the message names it.
+    ``ending`` writes the last statements from the expressions of the results; ``taken`` are names of another program's.
     """
     emitter = _Emitter(with_column_sums(program), binding, domain, kernel_name, parameters, taken)
     return emitter.emit(ending or (lambda texts: [f"return {structure(binding.output, texts)}"]))
@@ -169,16 +159,13 @@ class _Emitter:
             self.lines.append(f"{name} = {text}")
             self.buffers.add(step.name, name, layout)
 
-    def _layout(self, name: str) -> tuple[Sequence[ast.expr], Sequence[ast.expr]] | None:
+    def _layout(self, name: str) -> Layout | None:
         """Returns the shape and strides of a library call's result, as allocated or as the text asserts."""
         for step in self.program.steps:
             if isinstance(step, Assign) and step.name == name and torch_calls.is_allocation(step.value):
                 assert isinstance(step.value, ast.Call)
                 return torch_calls.allocation(step.value)[:2]
-        layout = self.program.layouts.get(name)
-        if layout is None:
-            return None
-        return [expression(s) for s in layout.shape], [expression(s) for s in layout.strides]
+        return self.program.layouts.get(name)
 
     def _allocate(self, name: str, call: ast.Call) -> None:
         shape, strides, dtype = torch_calls.allocation(call)

@@ -21,17 +21,13 @@ from kernelllm_judge.render.inductor.program import ROWS, KernelSource, Kind
 _KINDS: Mapping[str, Kind] = {
     "pointwise": "pointwise",
     "reduction": "reduction",
-    "persistent_reduction": "persistent",
+    "persistent_reduction": "reduction",
     "template": "template",
 }
 
 
 def parse(source: str) -> ast.Module:
-    """Parses Python code.
-
-    Raises:
-        RenderError: it is not Python; the message names the line.
-    """
+    """Parses Python code."""
     try:
         return ast.parse(source)
     except SyntaxError as error:
@@ -45,11 +41,7 @@ def parse(source: str) -> ast.Module:
 
 
 def read_kernels(tree: ast.Module) -> Iterator[tuple[str, KernelSource]]:
-    """Yields the kernels of a text by name.
-
-    Raises:
-        RenderError: one is of an unknown kind, or not Triton's.
-    """
+    """Yields the kernels of a text by name."""
     constants = dict(_constants(tree))
     functions = [
         Substitute({name: value for name, value in constants.items() if name not in bound_names(node)}).apply(
@@ -114,17 +106,12 @@ def _kernel(name: str, function: ast.FunctionDef, helpers: tuple[ast.FunctionDef
         rows = rows if type(rows) is int else 0
         if not rows and grid not in ("Grid1D", "Grid2D", "Grid3D", "Grid2DWithYZOverflow"):
             raise RenderError(f"`{name}` needs a launch grid of kind `{grid}`, which is not supported.")
-        hints = _entries(options.get("size_hints"))
-        sizes = {k.rstrip("_")[:1]: v for k, v in hints.items() if isinstance(v, int)}
-        if len([k for k in hints if k.startswith("r")]) > 1:
+        if sum(k.startswith("r") for k in _entries(options.get("size_hints"))) > 1:
             raise RenderError(f"`{name}` reduces over two blocked dimensions, which is not supported.")
-        hint = ast.unparse(options["reduction_hint"]) if "reduction_hint" in options else "INNER"
-        inner = hint.endswith(("INNER", "DEFAULT"))
         types = _types(options.get("triton_meta"))
-        return KernelSource(name, function, helpers, _KINDS[heuristic], sizes, inner, types, rows)
+        return KernelSource(name, function, helpers, _KINDS[heuristic], types, rows)
     names = read_names(function) | stored_names(function)
-    loops = any(isinstance(node, ast.For) for node in ast.walk(function))
-    kind: Kind = "pointwise" if not names & {"rindex", "r0_index"} else "reduction" if loops else "persistent"
+    kind: Kind = "reduction" if names & {"rindex", "r0_index"} else "pointwise"
     return KernelSource(name, function, helpers, kind)
 
 

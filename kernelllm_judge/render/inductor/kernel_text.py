@@ -1,4 +1,4 @@
-"""Writes kernels as text with wrapped lines."""
+"""Writes kernels and calls as text with wrapped lines."""
 
 from __future__ import annotations
 
@@ -10,61 +10,39 @@ WIDTH = 100
 
 
 def function_text(function: ast.FunctionDef) -> str:
-    """Writes a function as text, with wrapped parameters."""
+    """Writes a function as text; parameters and calls that are too long are wrapped."""
     decorators = "".join(f"@{ast.unparse(d)}\n" for d in function.decorator_list)
-    parameters = [_parameter(a) for a in function.args.args]
-    body = "\n".join(statement_text(s) for s in function.body)
-    return (
-        f"{decorators}{call_text(f'def {function.name}', parameters, ':')}\n{textwrap.indent(body, '    ')}\n"
-    )
+    parameters = [ast.unparse(a) for a in function.args.args]
+    return f"{decorators}{call_text(f'def {function.name}', parameters, ':')}\n{_block(function.body)}\n"
 
 
-def statement_text(statement: ast.stmt, indent: int = 4) -> str:
-    """Writes a statement as text; calls that are too long are wrapped."""
-    ast.fix_missing_locations(statement)
-    if isinstance(statement, ast.If) or (isinstance(statement, ast.For) and not statement.orelse):
-        head = ast.unparse(statement).partition("\n")[0]
-        text = f"{head}\n{_block(statement.body, indent)}"
-        match statement.orelse:
-            case []:
-                return text
-            case [ast.If() as other]:
-                return f"{text}\nel{statement_text(other, indent)}"
-            case other:
-                return f"{text}\nelse:\n{_block(other, indent)}"
-    text = ast.unparse(statement)
-    if len(text) + indent <= WIDTH or not isinstance(statement, ast.Assign | ast.Expr):
-        return text
-    call, tail = _head_call(statement.value)
-    if call is None:
-        return text
-    start = text[: len(text) - len(ast.unparse(statement.value))]
-    arguments = [*map(ast.unparse, call.args), *(f"{k.arg}={ast.unparse(k.value)}" for k in call.keywords)]
-    return call_text(f"{start}{ast.unparse(call.func)}", arguments, tail, indent)
+def _block(statements: Sequence[ast.stmt], depth: int = 1) -> str:
+    return textwrap.indent("\n".join(_statement(each, depth) for each in statements), "    ")
 
 
-def _block(statements: Sequence[ast.stmt], indent: int) -> str:
-    return textwrap.indent("\n".join(statement_text(each, indent + 4) for each in statements), "    ")
+def _statement(statement: ast.stmt, depth: int) -> str:
+    text = ast.unparse(ast.fix_missing_locations(statement))
+    match statement:
+        case ast.For(body=body, orelse=[]) | ast.If(body=body, orelse=[]):
+            return f"{text.partition(chr(10))[0]}\n{_block(body, depth + 1)}"
+        case ast.Assign(value=value) | ast.Expr(value=value) if len(text) + 4 * depth > WIDTH:
+            start, (call, tail) = text[: len(text) - len(ast.unparse(value))], _head_call(value)
+            if isinstance(call, ast.Call):
+                arguments = [*map(ast.unparse, call.args), *map(ast.unparse, call.keywords)]
+                return call_text(f"{start}{ast.unparse(call.func)}", arguments, tail, 4 * depth)
+    return text
 
 
-def _head_call(node: ast.expr) -> tuple[ast.Call | None, str]:
+def _head_call(node: ast.expr) -> tuple[ast.expr, str]:
     """Splits ``tl.load(...).to(tl.float32)`` into ``tl.load(...)`` and ``.to(tl.float32)``."""
-    tail = ""
-    while True:
-        if isinstance(node, ast.Subscript):
-            inner = node.value
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            inner = node.func.value
-            if not isinstance(inner, ast.Call | ast.Subscript):
-                return node, tail
-        else:
-            return (node if isinstance(node, ast.Call) else None), tail
-        tail = ast.unparse(node)[len(ast.unparse(inner)) :] + tail
-        node = inner
-
-
-def _parameter(arg: ast.arg) -> str:
-    return arg.arg if arg.annotation is None else f"{arg.arg}: {ast.unparse(arg.annotation)}"
+    match node:
+        case (
+            ast.Subscript(value=inner)
+            | ast.Call(func=ast.Attribute(value=ast.Call() | ast.Subscript() as inner))
+        ):
+            call, tail = _head_call(inner)
+            return call, tail + ast.unparse(node)[len(ast.unparse(inner)) :]
+    return node, ""
 
 
 def call_text(head: str, arguments: Sequence[str], tail: str = "", indent: int = 0) -> str:

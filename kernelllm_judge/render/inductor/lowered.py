@@ -18,16 +18,7 @@ from kernelllm_judge.render.lower import lower
 
 
 def lowered_kernels(program: Program, binding: Binding, domain: Domain) -> dict[str, ast.FunctionDef]:
-    """Returns the kernels that a program launches, by name.
-
-    Args:
-        program: the program as read.
-        binding: what its arguments and results are in the target.
-        domain: the domain for which it was made.
-
-    Raises:
-        RenderError: a kernel has no form in plain Triton; the message names what.
-    """
+    """Returns the kernels that a program launches, by name."""
     launched = {step.kernel for step in program.steps if isinstance(step, Launch)}
     wide = needs_int64(program, binding, domain)
     found = {}
@@ -37,7 +28,7 @@ def lowered_kernels(program: Program, binding: Binding, domain: Domain) -> dict[
         function = lower(kernel.function, kernel.helpers, binding.scalars)
         if kernel.kind == "template":
             function = without_rounding(without_decided_branches(function))
-        function = with_identities(function, kernel.types or {})
+        function = with_identities(function, kernel.types)
         sizes = launch.fixed_sizes(function)
         found[name] = with_int64_offsets(function) if wide else with_int32_offsets(function, sizes)
     return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from kernelllm_judge.render.inductor.kernel_text import function_text
 from kernelllm_judge.render.inductor.program_text import (
     Allocation,
     AutogradText,
@@ -13,12 +12,13 @@ from kernelllm_judge.render.inductor.program_text import (
     Statements,
 )
 
+_CONVERSION = ".to(tl.float32)"
+
 
 def merge(a: ProgramText, b: ProgramText) -> ProgramText | None:
     """Merges two texts into one that serves both domains; returns None if that is not possible.
 
-    Kernels may differ only in conversions to float32. Such a conversion does not change a float32 tensor, so
-    the text with all of them is correct for both.
+    Kernels may differ only in conversions to float32, which do not change a float32 tensor.
     """
     statements, function = _statements(a.statements, b.statements), None
     if a.function is not None and b.function is not None:
@@ -29,7 +29,7 @@ def merge(a: ProgramText, b: ProgramText) -> ProgramText | None:
         return None
     kernels = []
     for left, right in zip(a.kernels, b.kernels, strict=True):
-        both = left if left == right else _union(left, right)
+        both = left if left == right else _more_conversions(left, right)
         if both is None:
             return None
         kernels.append(both)
@@ -66,43 +66,7 @@ def _statements(a: Statements, b: Statements) -> Statements | None:
     return tuple(result)
 
 
-def _union(left: str, right: str) -> str | None:
-    first, second = ast.parse(left).body[0], ast.parse(right).body[0]
-    merged = _merged(first, second)
-    return function_text(merged) if isinstance(merged, ast.FunctionDef) else None
-
-
-def _merged(a: object, b: object) -> object | None:
-    """Returns a tree with the conversions of both; None if they differ otherwise."""
-    if _cast(a) and not _cast(b):
-        a, b = b, a
-    if _cast(b) and not _cast(a):
-        assert isinstance(b, ast.Call) and isinstance(b.func, ast.Attribute)
-        inner = _merged(a, b.func.value)
-        if not isinstance(inner, ast.expr):
-            return None
-        return ast.Call(ast.Attribute(inner, "to", ast.Load()), b.args, [])
-    if type(a) is not type(b):
-        return None
-    if isinstance(a, ast.AST) and isinstance(b, ast.AST):
-        fields = {}
-        for name in a._fields:
-            left, right = getattr(a, name, None), getattr(b, name, None)
-            value = _merged(left, right)
-            if value is None and not (left is None and right is None):
-                return None
-            fields[name] = value
-        return type(a)(**fields)
-    if isinstance(a, list) and isinstance(b, list):
-        items = [_merged(x, y) for x, y in zip(a, b, strict=False)]
-        return items if len(a) == len(b) and None not in items else None
-    return a if a == b else None
-
-
-def _cast(node: object) -> bool:
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "to"
-        and [ast.unparse(argument) for argument in node.args] == ["tl.float32"]
-    )
+def _more_conversions(left: str, right: str) -> str | None:
+    """Returns the kernel with more conversions to float32; None if the two differ in anything else."""
+    plain = [ast.dump(ast.parse(text.replace(_CONVERSION, ""))) for text in (left, right)]
+    return max(left, right, key=lambda text: text.count(_CONVERSION)) if plain[0] == plain[1] else None

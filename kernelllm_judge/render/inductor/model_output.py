@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kernelllm_judge.core.records import Case, Domain, TensorSpec
-from kernelllm_judge.core.syntax import call_name, constant_int, expression, is_docstring
+from kernelllm_judge.core.syntax import call_name, constant_int, is_docstring
 from kernelllm_judge.render.errors import RenderError
 from kernelllm_judge.render.inductor import torch_calls
 from kernelllm_judge.render.inductor.kernel_source import parse
-from kernelllm_judge.render.inductor.program import Assign, Binding, Layout, Program
+from kernelllm_judge.render.inductor.program import Assign, Binding, Program
 from kernelllm_judge.render.inductor.wrapper import read_program
 from kernelllm_judge.render.visible import is_own, reached, visible
 
@@ -27,12 +27,7 @@ _FLOATS = frozenset({"float32", "bfloat16", "float16", "float64"})
 
 
 def read_model_output(source: str, live: LiveTarget) -> list[tuple[Program, Binding, Domain]]:
-    """Reads program and binding of a text for each domain of the target that it serves.
-
-    Raises:
-        RenderError: the text is cut off, names attributes that the target lacks, or was written for other
-            shapes.
-    """
+    """Reads program and binding of a text for each domain of the target that it serves."""
     tree = parse(source)
     forward = _forward(tree)
     program = read_program(source)
@@ -155,9 +150,9 @@ def _domain(case: Case, program: Program, binding: Binding, problems: list[str])
             return None
         if layout is None:
             continue
-        if not _fits(spec, layout, sizes, dims):
+        if not _fits(spec, layout[0], sizes, dims):
             problems.append(
-                f"The text was written for `{path}` of shape ({', '.join(layout.shape)}); the target's is"
+                f"The text was written for `{path}` of shape ({', '.join(map(ast.unparse, layout[0]))}); the target's is"
                 f" ({', '.join(map(str, spec.shape))})."
             )
             return None
@@ -171,11 +166,13 @@ def _domain(case: Case, program: Program, binding: Binding, problems: list[str])
     return Domain(fixed, case.domain.attributes, left, case.domain.training, case.domain.grad)
 
 
-def _fits(spec: TensorSpec, layout: Layout, sizes: dict[str, int], dims: dict[str, tuple[int, int]]) -> bool:
-    if len(spec.shape) != len(layout.shape):
+def _fits(
+    spec: TensorSpec, shape: Sequence[ast.expr], sizes: dict[str, int], dims: dict[str, tuple[int, int]]
+) -> bool:
+    if len(spec.shape) != len(shape):
         return False
-    for have, text in zip(spec.shape, layout.shape, strict=True):
-        expected = constant_int(expression(text))
+    for have, size in zip(spec.shape, shape, strict=True):
+        expected = constant_int(size)
         if expected is None:
             return False
         if isinstance(have, int):

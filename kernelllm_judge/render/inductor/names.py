@@ -84,14 +84,7 @@ class Names:
 def kernel_names(
     kernel: KernelSource, function: ast.FunctionDef, arguments: Mapping[str, str], reserved: Iterable[str]
 ) -> dict[str, str]:
-    """Chooses new names for the parameters and local variables of a kernel.
-
-    Args:
-        kernel: the kernel as read, whose kind determines the names of indices.
-        function: the tidied kernel.
-        arguments: an identifier for the value of each pointer and size parameter.
-        reserved: the names of functions that the kernel calls.
-    """
+    """Chooses new names for the parameters and local variables of a kernel."""
     parameters = [a.arg for a in function.args.args]
     known = dict(_POINTWISE if kernel.kind in ("pointwise", "template") else _REDUCTION)
     if kernel.kind == "pointwise" and "YBLOCK" in parameters:

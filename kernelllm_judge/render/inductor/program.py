@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from kernelllm_judge.core.records import Scalar, TensorSpec
 from kernelllm_judge.core.syntax import read_names
 
-Kind = Literal["pointwise", "reduction", "persistent", "template"]
+Kind = Literal["pointwise", "reduction", "template"]
 
 
 ROWS = "RSPLIT_SIZE"
@@ -26,16 +26,12 @@ class KernelSource:
     helpers: tuple[ast.FunctionDef, ...] = ()
     """Other ``@triton.jit`` functions in its source, which it may call."""
     kind: Kind = "pointwise"
-    hints: Mapping[str, int] | None = None
-    """The number of elements along ``x``, ``y``, ``z`` and ``r``, rounded up to powers of two."""
-    inner: bool = True
-    """Whether a reduction runs along contiguous memory."""
-    types: Mapping[str, str] | None = None
+    types: Mapping[str, str] = field(default_factory=dict)
     """Triton's type of each parameter, if the decorator has it: ``*fp32``, ``*bf16``, ``i32``."""
     rows: int = 0
     """Rows whose columns each program adds up as well, see ``column_sums``; 0 for other kernels."""
-    chosen: Mapping[str, int] | None = None
-    """The block sizes, ``num_warps`` and ``num_stages`` that its compiler or the search chose, if it says so."""
+    chosen: Mapping[str, int] = field(default_factory=dict)
+    """The block sizes, ``num_warps`` and ``num_stages`` that its compiler or the search chose, if they say so."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +73,8 @@ def names_read(step: Step) -> set[str]:
     return {name for value in values for name in read_names(value)}
 
 
-@dataclass(frozen=True)
-class Layout:
-    """The shape and strides of a tensor that the text asserts."""
-
-    shape: tuple[str, ...]
-    strides: tuple[str, ...]
+Layout = tuple[Sequence[ast.expr], Sequence[ast.expr]]
+"""The shape and strides of a tensor."""
 
 
 @dataclass(frozen=True)

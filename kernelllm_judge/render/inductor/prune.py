@@ -8,14 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kernelllm_judge.core.syntax import read_names
-from kernelllm_judge.render.inductor.program import (
-    Assign,
-    Do,
-    KernelSource,
-    Launch,
-    Step,
-    names_read,
-)
+from kernelllm_judge.render.inductor.program import Assign, Do, KernelSource, Launch, Step, names_read
 from kernelllm_judge.render.inductor.tidy import drop_stores, loads, stores, tidy
 from kernelllm_judge.render.inductor.torch_calls import allocation, is_allocation, is_contiguous
 from kernelllm_judge.render.inductor.wrapper import runtime_parameters
@@ -39,14 +32,7 @@ def prune(
     kernels: Mapping[str, KernelSource],
     returned: Sequence[ast.expr],
 ) -> Pruned:
-    """Keeps the steps and stores that the returned values need.
-
-    Args:
-        steps: the steps of the program.
-        functions: the launched kernels, lowered.
-        kernels: the kernels as read.
-        returned: the results that are used.
-    """
+    """Keeps the steps and stores that the returned values need."""
     live = {name for value in returned for name in read_names(value)}
     allocated = {s.name for s in steps if isinstance(s, Assign)}
     launches = Counter(s.kernel for s in steps if isinstance(s, Launch))

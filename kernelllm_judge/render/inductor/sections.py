@@ -86,11 +86,7 @@ def is_sections(text: str) -> bool:
 
 
 def read(text: str) -> Sequence[Section]:
-    """Reads the sections of a completion's text.
-
-    Raises:
-        RenderError: a header cannot be read.
-    """
+    """Reads the sections of a completion's text."""
     sections = []
     for chunk in ("\n" + text).split("\n" + MARK)[1:]:
         header, _, source = chunk.partition("\n")

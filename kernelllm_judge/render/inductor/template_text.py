@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections import Counter
 
-from kernelllm_judge.core.syntax import constant_int, read_names
+from kernelllm_judge.core.syntax import binding_counts, read_names
+from kernelllm_judge.render.inductor.launch import fixed_sizes
 
 
 def without_decided_branches(function: ast.FunctionDef) -> ast.FunctionDef:
     """Copies a kernel, with each ``if`` on constant integers replaced by the branch that it takes."""
     function = copy.deepcopy(function)
-    constants = _constants(function)
+    stored = binding_counts(function)
+    constants = {name: size for name, size in fixed_sizes(function).items() if stored[name] == 1}
     function.body = [kept for statement in function.body for kept in _taken(statement, constants)]
     return function
 
@@ -59,25 +60,6 @@ class _Uses(ast.NodeTransformer):
         """Notes a use that is neither."""
         self.others |= node.id == self.name and isinstance(node.ctx, ast.Load)
         return node
-
-
-def _constants(function: ast.FunctionDef) -> dict[str, int]:
-    """Returns the names that are assigned once, to an integer."""
-    found: dict[str, int] = {}
-    stored = Counter(
-        n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    )
-    for statement in function.body:
-        match statement:
-            case ast.Assign(targets=[ast.Name(name)], value=value):
-                number = constant_int(value)
-            case ast.AnnAssign(target=ast.Name(name), value=ast.expr() as value):
-                number = constant_int(value)
-            case _:
-                continue
-        if number is not None and stored[name] == 1:
-            found[name] = number
-    return found
 
 
 def _taken(statement: ast.stmt, constants: dict[str, int]) -> list[ast.stmt]:

@@ -9,10 +9,17 @@ from __future__ import annotations
 import ast
 import copy
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from kernelllm_judge.core.syntax import Substitute, call_name, read_names, stored_names
-from kernelllm_judge.render.inductor.casts import base_pointer, cast_sizes, drop_casts
+from kernelllm_judge.core.syntax import (
+    Substitute,
+    binding_counts,
+    call_name,
+    expression,
+    read_names,
+    stored_names,
+)
+from kernelllm_judge.render.inductor.casts import base_pointer, drop_casts
 from kernelllm_judge.render.inductor.constants import InlineConstants, full_number
 
 WIDTH = 96
@@ -42,13 +49,13 @@ _OWN_LINE_HELPERS = (
 )
 
 
-def tidy(function: ast.FunctionDef, types: Mapping[str, str] | None = None) -> ast.FunctionDef:
+def tidy(function: ast.FunctionDef, types: Mapping[str, str]) -> ast.FunctionDef:
     """Returns a readable copy of a lowered kernel; ``types`` are the known Triton types of its parameters."""
     function = copy.deepcopy(function)
     function = _Slices().visit(function)
     function.body = _drop_dead(function.body)
     _forward_names(function.body)
-    floats = {name for name, kind in (types or {}).items() if kind == "*fp32"}
+    floats = {name for name, kind in types.items() if kind == "*fp32"}
     # Names that are neither parameters nor assigned become float parameters later.
     scalars = read_names(function) - stored_names(function) - {a.arg for a in function.args.args}
     drop_casts(function.body, floats, scalars)
@@ -56,7 +63,8 @@ def tidy(function: ast.FunctionDef, types: Mapping[str, str] | None = None) -> a
     function.body = _drop_dead(function.body)
     _move_once_used(function)
     function.body = _drop_dead(function.body)
-    cast_sizes(function)  # last, because values were moved into conversions before
+    # Last, because values were moved into conversions before.
+    _Sizes({a.arg for a in function.args.args if "ptr" not in a.arg}).visit(function)
     return ast.fix_missing_locations(function)
 
 
@@ -100,6 +108,30 @@ def loads(function: ast.FunctionDef) -> set[str]:
 def _accessed(function: ast.FunctionDef, operations: tuple[str, ...]) -> set[str]:
     calls = (n for n in ast.walk(function) if isinstance(n, ast.Call))
     return {base_pointer(c) for c in calls if c.args and call_name(c).startswith(operations)}
+
+
+class _Sizes(ast.NodeTransformer):
+    """Replaces ``n.to(...)`` of sizes by ``tl.cast(n, ...)``, as a size of 1 is a constant without methods.
+
+    Nor can such a constant be broadcast, so a size is a tensor before.
+    """
+
+    def __init__(self, sizes: Collection[str]) -> None:
+        self.sizes = sizes
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if call_name(node) == "tl.broadcast_to" and self._is_size(node.args[0]):
+            node.args[0] = ast.Call(expression("tl.cast"), [node.args[0], expression("tl.int64")], [])
+        elif (
+            isinstance(node.func, ast.Attribute) and node.func.attr == "to" and self._is_size(node.func.value)
+        ):
+            return ast.Call(expression("tl.cast"), [node.func.value, *node.args], node.keywords)
+        return node
+
+    def _is_size(self, node: ast.expr) -> bool:
+        names = read_names(node)
+        return bool(names) and names <= set(self.sizes)
 
 
 # --------------------------------------------------------------------------- dead code
@@ -196,9 +228,7 @@ def _move_once_used(function: ast.FunctionDef) -> None:
     reads = Counter(
         n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
     )
-    writes = Counter(
-        n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    )
+    writes = binding_counts(function)
     single = {name for name, count in reads.items() if count == 1 and writes[name] == 1}
     _move(function.body, single)
 

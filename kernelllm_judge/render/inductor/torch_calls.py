@@ -98,9 +98,6 @@ def vendor_call(call: ast.Call, view: Callable[[ast.expr], ast.expr]) -> ast.Cal
     Args:
         call: the call as the compiler wrote it.
         view: writes an argument.
-
-    Raises:
-        RenderError: it is another operation; the message names it.
     """
     name = call_name(call)
     short = name.rpartition(".")[2]

@@ -27,6 +27,7 @@ from kernelllm_judge.render.inductor.wrapper import read_program
 from kernelllm_judge.render.lower import device_functions
 from kernelllm_judge.render.rendered import Rendered
 from kernelllm_judge.render.signature import with_target_parameters
+from kernelllm_judge.render.undefined import with_imports
 from kernelllm_judge.render.visible import reached, visible
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def _word(name: str) -> str:
 
 
 def _written(versions: Sequence[_Version], stem: str, parameters: Sequence[str]) -> list[_Group]:
-    """Writes each distinct text once, with the versions that it serves."""
+    """Writes each distinct text once, with the versions that it serves; of several texts, names contain the case."""
     groups: list[_Group] = []
     for version in versions:
         written = _write(version, stem, parameters)
@@ -147,24 +148,13 @@ def _written(versions: Sequence[_Version], stem: str, parameters: Sequence[str])
                 break
         else:
             groups.append(_Group(written, (version,), version.suffix))
-    if len(groups) == 1:
-        return groups
-    # With several texts, names contain the case.
-    return [
-        replace(
-            group,
-            written=functools.reduce(
-                _merged, (_write(v, f"{stem}_{group.suffix}", parameters) for v in group.versions)
-            ),
-        )
-        for group in groups
-    ]
+    return groups if len(groups) == 1 else [_named(group, stem, parameters) for group in groups]
 
 
-def _merged(written: ProgramText, other: ProgramText) -> ProgramText:
-    both = merge(written, other)
-    assert both is not None  # as under other names
-    return both
+def _named(group: _Group, stem: str, parameters: Sequence[str]) -> _Group:
+    """Writes a group's text anew, with its case in the names."""
+    texts = [_write(version, f"{stem}_{group.suffix}", parameters) for version in group.versions]
+    return replace(group, written=functools.reduce(lambda one, other: merge(one, other) or one, texts))
 
 
 def _write(version: _Version, stem: str, parameters: Sequence[str]) -> ProgramText:
@@ -190,7 +180,7 @@ def _body(groups: Sequence[_Group], live: LiveTarget) -> str:
         parts.append(_forward("forward", groups[0].written.lines(), live, groups[0].versions[0].domain))
     else:
         parts += _dispatching(groups, live)
-    return "\n\n\n".join(part.strip("\n") for part in parts) + "\n"
+    return with_imports("\n\n\n".join(part.strip("\n") for part in parts) + "\n")
 
 
 def _dispatching(groups: Sequence[_Group], live: LiveTarget) -> list[str]:

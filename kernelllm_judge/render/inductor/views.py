@@ -134,12 +134,7 @@ def _method(value: ast.expr, name: str, arguments: Sequence[ast.expr]) -> ast.ex
     return ast.Call(ast.Attribute(value, name, ast.Load()), list(arguments), [])
 
 
-def contiguous(shape: Shape) -> tuple[Shape, Shape]:
-    """Returns the shape and strides of a contiguous tensor."""
-    return shape, contiguous_strides(shape)
-
-
 def domain_layout(shape: Sequence[int | str], symbols: Mapping[str, str]) -> tuple[Shape, Shape]:
     """Returns the layout of a tensor in a domain; ``symbols`` has the program's name of each named dimension."""
     sizes = [expression(str(symbols.get(n, n) if isinstance(n, str) else n)) for n in shape]
-    return contiguous(sizes)
+    return sizes, contiguous_strides(sizes)

@@ -34,11 +34,7 @@ _IGNORED_CALLS = (
 
 
 def read_program(source: str) -> Program:
-    """Reads the kernels and steps of one text.
-
-    Raises:
-        RenderError: it is not Python, has no ``call``, or contains an unknown statement or kind of kernel.
-    """
+    """Reads the kernels and steps of one text."""
     tree = parse(source)
     kernels = dict(read_kernels(tree))
     call = _call(tree)
@@ -140,8 +136,7 @@ class _Reader:
     def _layout(self, call: ast.Call) -> None:
         match [self._resolve(a) for a in call.args[:3]]:
             case [ast.Name(name), ast.Tuple(shape), ast.Tuple(strides)]:
-                layout = Layout(tuple(map(ast.unparse, shape)), tuple(map(ast.unparse, strides)))
-                self.layouts.setdefault(name, layout)
+                self.layouts.setdefault(name, (shape, strides))
 
     def _run(self, kernel: KernelSource, call: ast.Call) -> None:
         arguments, grid = tuple(self._resolve(a) for a in call.args), None

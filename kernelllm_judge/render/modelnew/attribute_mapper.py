@@ -37,16 +37,7 @@ class AttributeMapper(LayerFlow):
         match: Match,
         tensor: str | None,
     ) -> None:
-        """Prepares to rewrite the methods of one module of a completion.
-
-        Args:
-            instance: the module.
-            others: all modules of the completion, by path.
-            domain: the domain of any case, as the attributes are the same in all.
-            parts: the parts of the target.
-            match: which weights and layers of the target the completion's own stand for.
-            tensor: a parameter of the method on whose device tensors are made, if there is one.
-        """
+        """Prepares to rewrite the methods of one module of a completion."""
         layers = TargetLayers(domain, parts)
         names = OwnNames(instance.path, instance.settings, parts, layers, match)
         super().__init__(names, layers, domain.training)

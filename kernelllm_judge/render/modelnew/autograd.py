@@ -5,17 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Mapping
 
-from kernelllm_judge.core.syntax import (
-    RemovingTransformer,
-    Substitute,
-    binding_counts,
-    bound_names,
-    dotted,
-    expression,
-    parameters,
-)
+from kernelllm_judge.core.syntax import RemovingTransformer, dotted, parameters
 from kernelllm_judge.render.errors import RenderError
-from kernelllm_judge.render.modelnew.namespaces import Renamed
 from kernelllm_judge.render.modelnew.spelling import Imported, resolved
 
 
@@ -28,35 +19,25 @@ def is_autograd_function(node: ast.AST, imported: Mapping[str, Imported]) -> boo
 
 
 def as_functions(tree: ast.Module, imported: Mapping[str, Imported]) -> ast.Module:
-    """Replaces ``class F(Function)`` by its forward without ``ctx`` as ``def F``, and ``F.apply(x)`` by ``F(x)``.
-
-    Raises:
-        RenderError: such a class has no forward, or its forward needs ``ctx`` for its result.
-    """
+    """Replaces ``class F(Function)`` by its forward without ``ctx`` as ``def F``, and ``F.apply(x)`` by ``F(x)``."""
     classes = [n for n in tree.body if isinstance(n, ast.ClassDef) and is_autograd_function(n, imported)]
     functions = {node.name for node in classes}
     tree.body = [_forward(n) if isinstance(n, ast.ClassDef) and n in classes else n for n in tree.body]
-    aliases = {alias: expression(name) for alias, name in _aliases(tree, functions).items()}
-    tree.body = [
-        node
-        for node in tree.body
-        if not (isinstance(node, ast.Assign) and bound_names(node) & aliases.keys())
-    ]
-    Renamed({f"{name}.apply": name for name in functions}).visit(tree)
-    return Substitute(aliases).apply(tree)
+    return _Applied(functions).visit(tree)  # type: ignore[no-any-return]  # typeshed: visit() -> Any
 
 
-def _aliases(tree: ast.Module, functions: Collection[str]) -> dict[str, str]:
-    """Returns the function that each ``f = F.apply`` at top level stands for, by names that nothing else binds."""
-    found: dict[str, str] = {}
-    for node in tree.body:
+class _Applied(ast.NodeTransformer):
+    """Replaces ``F.apply`` by ``F``."""
+
+    def __init__(self, functions: Collection[str]) -> None:
+        self._functions = functions
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
         match node:
-            case ast.Assign(
-                targets=[ast.Name(id=alias)], value=ast.Attribute(value=ast.Name(id=name), attr="apply")
-            ) if name in functions:
-                found[alias] = name
-    bound = binding_counts(tree)
-    return {alias: name for alias, name in found.items() if bound[alias] == 1}
+            case ast.Attribute(value=ast.Name(id=name) as function, attr="apply") if name in self._functions:
+                return function
+        return node
 
 
 def _forward(cls: ast.ClassDef) -> ast.FunctionDef:
@@ -67,7 +48,7 @@ def _forward(cls: ast.ClassDef) -> ast.FunctionDef:
     forward.args.args = [a for a in forward.args.args if a.arg != context]
     forward.decorator_list = []
     forward.name = cls.name
-    _WithoutContext(context, forward).visit(forward)
+    _WithoutContext(context).visit(forward)
     for node in ast.walk(forward):
         if isinstance(node, ast.Name) and node.id == context:
             raise RenderError(f"Line {node.lineno}: forward of {cls.name} needs its context for the result.")
@@ -75,29 +56,16 @@ def _forward(cls: ast.ClassDef) -> ast.FunctionDef:
 
 
 class _WithoutContext(RemovingTransformer):
-    """Removes what is saved for the backward pass: ``ctx.save_for_backward(x)``, ``ctx.n = n``.
+    """Removes calls such as ``ctx.save_for_backward(x)``; what is kept, ``ctx.n``, becomes a local variable ``ctx_n``."""
 
-    What ``forward`` reads again becomes a local variable.
-    """
-
-    def __init__(self, context: str, forward: ast.FunctionDef) -> None:
+    def __init__(self, context: str) -> None:
         self._context = context
-        used = [n for n in ast.walk(forward) if isinstance(n, ast.Attribute) and self._on_context(n)]
-        read, stored = ({n.attr for n in used if isinstance(n.ctx, kind)} for kind in (ast.Load, ast.Store))
-        self._kept = read & stored
-
-    def _on_context(self, node: ast.AST) -> bool:
-        return (dotted(node) or "").startswith(f"{self._context}.")
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
-        own = isinstance(node.value, ast.Call) and self._on_context(node.value.func)
-        return None if own else self.generic_visit(node)
-
-    def visit_Assign(self, node: ast.Assign) -> ast.Assign | None:
-        own = [t for t in node.targets if isinstance(t, ast.Attribute) and self._on_context(t)]
-        node.targets = [t for t in node.targets if t not in own or t.attr in self._kept]
-        self.generic_visit(node)
-        return node if node.targets else None
+        match node.value:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name))) if name == self._context:
+                return None
+        return self.generic_visit(node)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         if dotted(node.value) == f"{self._context}.needs_input_grad":
@@ -105,6 +73,6 @@ class _WithoutContext(RemovingTransformer):
         return self.generic_visit(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        if dotted(node) == f"{self._context}.{node.attr}" and node.attr in self._kept:
+        if dotted(node) == f"{self._context}.{node.attr}":
             return ast.copy_location(ast.Name(f"{self._context}_{node.attr}", node.ctx), node)
         return self.generic_visit(node)

@@ -45,12 +45,7 @@ class OnInputDevice(RemovingTransformer):
     """Rewrites a host function so that it uses the device of its input."""
 
     def __init__(self, tensor: str | None, device_names: Collection[str] = ()) -> None:
-        """Prepares to rewrite a function.
-
-        Args:
-            tensor: the parameter whose device is used; if None, a fixed device is an error.
-            device_names: the top-level constants that hold a CUDA device.
-        """
+        """Prepares to rewrite a function."""
         self._tensor, self._names = tensor, device_names
 
     def _here(self, node: ast.expr) -> ast.expr:

@@ -7,150 +7,86 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.core.records import TensorSpec
 from kernelllm_judge.core.syntax import (
     defaults,
-    dotted,
     is_jitted,
     is_literal,
     literal,
     parameters,
-    read_names,
 )
 from kernelllm_judge.render.errors import RenderError
-from kernelllm_judge.render.modelnew.matches import MOST, likeness
+from kernelllm_judge.render.modelnew.matches import likeness
 
 if TYPE_CHECKING:
     from kernelllm_judge.target.live import LiveTarget
 
 _NAME = "kernel_function"
-_SUFFIX = "_kernel_impl"
-_BEAM = 16
-
-
-@dataclass(frozen=True)
-class _Option:
-    """What a parameter may be bound to."""
-
-    text: str
-    """An expression over the target's parameters and ``self``; empty to leave the default."""
-    score: float
 
 
 def entry(tree: ast.Module) -> ast.FunctionDef | None:
     """Returns the function that is the answer, if there is no class ``ModelNew``."""
     if any(isinstance(node, ast.ClassDef) and node.name == "ModelNew" for node in tree.body):
         return None
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and not is_jitted(node)]
-    named = [f for f in functions if f.name == _NAME] or [f for f in functions if f.name.endswith(_SUFFIX)]
-    return named[-1] if named else None
+    named = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == _NAME]
+    return named[-1] if named and not is_jitted(named[-1]) else None
 
 
-def model_texts(tree: ast.Module, function: ast.FunctionDef, live: LiveTarget) -> list[str]:
-    """Returns classes ``ModelNew`` whose ``forward`` calls a function, the likeliest binding first.
-
-    Args:
-        tree: the answer.
-        function: its entry.
-        live: the target.
+def model_texts(function: ast.FunctionDef, live: LiveTarget) -> list[str]:
+    """Returns classes ``ModelNew`` whose ``forward`` calls a function: with settings that are lists as a whole, and with one item.
 
     Raises:
         RenderError: a parameter cannot be bound, or an input goes nowhere.
     """
-    if (rest := function.args.vararg) is not None and rest.arg in read_names(function):
+    if function.args.vararg or function.args.kwarg:
         raise RenderError(
-            f"Line {function.lineno}: {function.name} takes *{rest.arg}; parameters are bound by name, so each needs one."
+            f"Line {function.lineno}: {function.name} takes *args or **kwargs; parameters are bound by name, so each needs one."
         )
     passed = nested(live.cases[0].domain.inputs)
     inputs = [name for name in live.signature.parameters if name in passed]
-    states: list[tuple[float, tuple[str, ...]]] = [(0.0, ())]
-    names = _parameters(tree, function)
-    for position, (name, required) in enumerate(names.items()):
-        options = list(_options(name, position, function, inputs, live)) + (
-            [] if required else [_Option("", 0)]
-        )
-        grown = [
-            (score + option.score, (*bound, option.text))
-            for score, bound in states
-            for option in options
-            if not option.text or option.text not in bound
-        ]
-        if not grown:
+    names = [p.arg for p in parameters(function.args)]
+    unnamed = [name for name in inputs if name not in names]
+    bound: dict[str, str] = {}
+    for name in names:
+        text = name if name in inputs else _held(name, live, bound.values())
+        if not text and name not in defaults(function.args) and unnamed:
+            text = unnamed.pop(0)
+        if text:
+            bound[name] = text
+        elif name not in defaults(function.args):
             raise RenderError(
                 f"Line {function.lineno}: the parameter `{name}` of {function.name} is neither an input of the "
                 "target's forward nor one of its weights or settings."
             )
-        states = sorted(grown, key=lambda state: -state[0])[:_BEAM]
-    tensors = [n for n in inputs if isinstance(passed[n], TensorSpec | tuple)]
-    whole = [bound for _, bound in states if set(tensors) <= set(bound)]
-    if not whole:
+    if not {n for n in inputs if isinstance(passed[n], TensorSpec | tuple)} <= set(bound.values()):
         raise RenderError(
             f"Line {function.lineno}: {function.name} takes ({', '.join(names)}); the target's forward takes "
             f"({', '.join(inputs)})."
         )
-    return [_model(function, dict(zip(names, bound, strict=True)), live) for bound in whole[:MOST]]
+    whole = {name: text.removesuffix("[0]") for name, text in bound.items()}
+    return [_model(function, each, live) for each in ([whole, bound] if whole != bound else [whole])]
 
 
-def _parameters(tree: ast.Module, function: ast.FunctionDef) -> dict[str, bool]:
-    """Returns the parameters by name, and whether they are required; for ``**kwargs``, the keys that the code names."""
-    own = defaults(function.args)
-    found = {p.arg: p.arg not in own for p in parameters(function.args)}
-    if function.args.kwarg is not None:
-        strings = {
-            n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)
-        }
-        found |= {name: False for name in sorted(strings) if name.isidentifier() and name not in found}
-    return found
-
-
-def _options(
-    name: str, position: int, function: ast.FunctionDef, inputs: list[str], live: LiveTarget
-) -> Iterator[_Option]:
-    domain = live.cases[0].domain
-    named = name in inputs
-    default = defaults(function.args).get(name, ast.Constant(None))
-    empty = isinstance(default, ast.Constant) and default.value is None
-    for index, other in enumerate(inputs):
-        if other == name or (not named and empty):
-            yield _Option(other, 100 if other == name else 30 - 10 * abs(index - position))
-    if named:
-        return
-    leaves: set[str] = set()
-    for path, spec in domain.attributes.items():
-        whole, bracket, _ = path.partition("[")
-        leaf = whole.rpartition(".")[2]
-        text = live.parts.expression(whole)
-        if text is None or leaf == "__class__":
+def _held(name: str, live: LiveTarget, taken: Collection[str]) -> str:
+    """Returns the expression for the weight or setting that a name stands for; nothing where there is none."""
+    alike: dict[str, float] = {}
+    for path, spec in live.cases[0].domain.attributes.items():
+        text = live.parts.expression(path)
+        if text is None or text in taken:
             continue
         if isinstance(spec, TensorSpec):
-            if (like := likeness(name, path)) >= 10:
-                yield _Option(text, 30 + like)
-        elif leaf == name and text not in leaves:
-            leaves.add(text)
-            single = _Option(f"{text}[0]", 61 if _takes_int(name, function) else 59)
-            yield from (_Option(text, 60), single) if bracket else (_Option(text, 60),)
+            alike[text] = likeness(name, path)
+        elif path.partition("[")[0].rpartition(".")[2] == name:
+            return text if "[" not in path else f"{text.partition('[')[0]}[0]"
+    best = max(alike, key=lambda text: alike[text], default="")
+    if best and alike[best] >= 10:
+        return best
     given = _constructor_arguments(live)
-    if not leaves and name in given:
-        yield _Option(ast.unparse(literal(given[name])), 50)
-
-
-def _takes_int(name: str, function: ast.FunctionDef) -> bool:
-    """Whether a parameter is annotated as an int, or has no annotation and an int as its default."""
-    annotation = next((p.annotation for p in parameters(function.args) if p.arg == name), None)
-    if annotation is not None:
-        return dotted(annotation) == "int"
-    default = defaults(function.args).get(name)
-    checked = any(
-        isinstance(node, ast.Call) and dotted(node.func) == "isinstance" and dotted(node.args[0]) == name
-        for node in ast.walk(function)
-        if isinstance(node, ast.Call) and node.args
-    )
-    return isinstance(default, ast.Constant) and type(default.value) is int and not checked
+    return ast.unparse(literal(given[name])) if name in given else ""
 
 
 def _constructor_arguments(live: LiveTarget) -> Mapping[str, object]:
@@ -165,6 +101,6 @@ def _constructor_arguments(live: LiveTarget) -> Mapping[str, object]:
 
 
 def _model(function: ast.FunctionDef, bound: Mapping[str, str], live: LiveTarget) -> str:
-    passed = ", ".join(f"{name}={text}" for name, text in bound.items() if text)
+    passed = ", ".join(f"{name}={text}" for name, text in bound.items())
     takes = ", ".join(["self", *live.signature.parameters])
     return f"class ModelNew:\n    def forward({takes}):\n        return {function.name}({passed})\n"

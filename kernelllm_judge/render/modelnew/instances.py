@@ -29,16 +29,7 @@ class Instance:
 
 
 def instances(top: Mapping[str, ast.stmt], modules: Sequence[Built], taken: set[str]) -> dict[str, Instance]:
-    """Returns ``ModelNew`` and its submodules by path.
-
-    Args:
-        top: the completion's top-level definitions.
-        modules: what its constructors made.
-        taken: names that functions may not have; the new functions are added.
-
-    Raises:
-        RenderError: a class is not defined at top level or has no forward, or a method has no ``self``.
-    """
+    """Returns ``ModelNew`` and its submodules by path."""
     found: dict[str, Instance] = {}
     for built in modules:
         name = built.cls if built.path else "ModelNew"

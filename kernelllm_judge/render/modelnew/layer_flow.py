@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import copy
+from collections.abc import Iterable, Mapping
 
-from kernelllm_judge.core.syntax import Substitute, dotted, is_literal, literal
+from kernelllm_judge.core.syntax import Substitute, dotted, literal
 from kernelllm_judge.render.modelnew.own_names import OwnNames
 from kernelllm_judge.render.modelnew.target_layers import TargetLayers
 
@@ -25,12 +25,10 @@ class LayerFlow(ast.NodeTransformer):
             return self.generic_visit(node)
         written: list[ast.stmt] = []
         for values in filter(None, steps):
-            done, jump = _until_jump(self._visited(map(Substitute(values).apply, node.body)))
+            done = self._visited(map(Substitute(values).apply, node.body))
             if any(isinstance(inner, ast.Break | ast.Continue) for part in done for inner in ast.walk(part)):
-                return self.generic_visit(node)  # a jump that is not decided here
+                return self.generic_visit(node)
             written += done
-            if isinstance(jump, ast.Break):
-                break
         return written or ast.copy_location(ast.Pass(), node)
 
     def _items(self, node: ast.expr) -> list[ast.expr]:
@@ -41,8 +39,6 @@ class LayerFlow(ast.NodeTransformer):
                 items = [ast.Tuple([ast.Constant(n), item]) for n, item in enumerate(self._items(layers))]
             case ast.Call(func=ast.Name(id="range"), args=[ast.Call(func=ast.Name(id="len"), args=[layers])]):
                 items = [ast.Constant(number) for number, _ in enumerate(self._items(layers))]
-            case ast.Call(func=ast.Name(id="zip"), args=lists):
-                items = [ast.Tuple(list(each)) for each in zip(*map(self._items, lists), strict=False)]
             case _:
                 count = self._names.items_of(node) or len(self._names.layers_of(node))
                 items = [ast.Subscript(node, ast.Constant(index), ast.Load()) for index in range(count)]
@@ -107,20 +103,12 @@ def _bound(target: ast.expr, item: ast.expr) -> dict[str, ast.expr] | None:
     return None
 
 
-def _until_jump(statements: Sequence[ast.stmt]) -> tuple[Sequence[ast.stmt], ast.stmt | None]:
-    """Splits a loop's body at the `break` or `continue` that always ends it, if there is one."""
-    for index, statement in enumerate(statements):
-        if isinstance(statement, ast.Break | ast.Continue):
-            return statements[:index], statement
-    return statements, None
-
-
 class Unknown(Exception):
     """Raised if an expression cannot be evaluated here."""
 
 
 def evaluate(node: ast.expr, names: Mapping[str, object]) -> object:
-    """Evaluates a comparison of literals and known values, or a combination of such.
+    """Evaluates comparisons of literals and known values, and combinations of such.
 
     Args:
         node: the expression.
@@ -129,37 +117,37 @@ def evaluate(node: ast.expr, names: Mapping[str, object]) -> object:
     Raises:
         Unknown: the expression has another form, or fails.
     """
-    match node:
-        case ast.Constant(value=value) if is_literal(value):
-            return value
-        case ast.Name() | ast.Attribute() if (name := dotted(node) or "") in names:
-            return names[name]
-        case ast.Tuple(elts=items) | ast.List(elts=items):
-            return tuple(evaluate(item, names) for item in items)
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return not evaluate(operand, names)
-        case ast.BoolOp(op=op, values=[*values, last]):
-            for each in values:
-                if bool(known := evaluate(each, names)) == isinstance(op, ast.Or):
-                    return known
-            return evaluate(last, names)
-        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARE:
-            try:
-                return _COMPARE[type(op)](evaluate(left, names), evaluate(right, names))
-            except TypeError:
-                raise Unknown from None
-    raise Unknown
+    known = _Known(names).visit(copy.deepcopy(node))
+    if not all(isinstance(inner, _DECIDED) for inner in ast.walk(known)):
+        raise Unknown
+    try:
+        return eval(compile(ast.Expression(known), "<test>", "eval"), {"__builtins__": {}})
+    except TypeError:
+        raise Unknown from None
 
 
-_COMPARE: Mapping[type[ast.cmpop], Callable[..., object]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Is: operator.is_,
-    ast.IsNot: operator.is_not,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.In: lambda a, b: a in b,
-    ast.NotIn: lambda a, b: a not in b,
-}
+_DECIDED = (
+    ast.Constant
+    | ast.Tuple
+    | ast.BoolOp
+    | ast.Compare
+    | ast.UnaryOp
+    | ast.boolop
+    | ast.cmpop
+    | ast.unaryop
+    | ast.Load
+)
+
+
+class _Known(ast.NodeTransformer):
+    """Replaces known names by their values."""
+
+    def __init__(self, names: Mapping[str, object]) -> None:
+        self._names = names
+
+    def visit_Name(self, node: ast.Name | ast.Attribute) -> ast.AST:
+        if (name := dotted(node) or "") in self._names:
+            return ast.copy_location(literal(self._names[name]), node)
+        return node
+
+    visit_Attribute = visit_Name

@@ -87,13 +87,7 @@ def matches(
     attributes: Mapping[str, TensorSpec | Scalar],
     first_value: Callable[[str], float | None],
 ) -> list[Match]:
-    """Returns the likeliest matches, the best first; at least one.
-
-    Args:
-        instances: the modules of the completion, by path.
-        attributes: the target's attributes, by dotted name.
-        first_value: returns the value that all elements of a target's tensor have at first, if they are equal.
-    """
+    """Returns the likeliest matches, the best first; at least one."""
     choices: list[list[_Option]] = []
     owned = list(_own(instances))
     namesakes = _by_rank(owned, attributes)

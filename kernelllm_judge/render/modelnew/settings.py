@@ -90,9 +90,6 @@ def modules_of(reply: Mapping[str, Any], given: Collection[object]) -> list[Buil
     Args:
         reply: the description.
         given: the plain values that the constructor was called with.
-
-    Raises:
-        RenderError: the description has another form.
     """
     try:
         modules = [

@@ -1,7 +1,7 @@
 """Spells the names in a completion as a kernel module does, whether imported or not.
 
-A kernel module imports ``torch``, ``triton``, ``triton.language as tl`` and ``math``. Other spellings of
-their members (``F.linear``, ``from triton.language import load``) are replaced by dotted names from there.
+A kernel module imports ``torch``, ``triton``, ``triton.language as tl``, ``libdevice`` and modules of the standard library.
+Other spellings of their members (``F.linear``, ``from triton.language import load``) are replaced by dotted names from there.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from kernelllm_judge.core.syntax import (
     parameters,
 )
 from kernelllm_judge.render.errors import RenderError
+from kernelllm_judge.render.lower import SAME, in_libdevice
+from kernelllm_judge.render.undefined import STANDARD
 
 _ALLOWED = frozenset(
-    {"torch", "torch.nn", "torch.nn.functional", "triton", "triton.language", "triton.language.math", "math"}
+    {"torch", "torch.nn", "torch.nn.functional", "triton", "triton.language", "triton.language.math"}
 )
 _FORGOTTEN: Mapping[str, str] = {
     "torch": "torch",
@@ -36,13 +38,6 @@ _FORGOTTEN: Mapping[str, str] = {
     "math": "math",
 }
 """The usual meaning of names, for code that lacks the import."""
-_COMPILER_HELPERS = ("libdevice", "triton_helpers", "tl_math")
-"""Modules whose functions ``lower`` replaces by plain ``tl`` afterwards, under these short names."""
-
-_TL_MATH = frozenset(
-    {"abs", "cdiv", "ceil", "clamp", "cos", "div_rn", "erf", "exp", "exp2", "fdiv", "floor", "fma"}
-    | {"log", "log2", "maximum", "minimum", "rsqrt", "sin", "softmax", "sqrt", "sqrt_rn", "umulhi"}
-)
 
 
 @dataclass(frozen=True)
@@ -114,24 +109,13 @@ class Canonical(RemovingTransformer):
         renamed: Mapping[str, str],
         constants: Mapping[str, ast.expr],
     ) -> None:
-        """Prepares to spell the code of one completion.
-
-        Args:
-            imported: its imports.
-            defined: the names that its top level defines, which hide imports.
-            renamed: the new names of top-level names that must change.
-            constants: literals by top-level name, as Triton does not let kernels read them as globals.
-        """
+        """Prepares to spell the code of one completion."""
         self._imported, self._defined, self._renamed, self._constants = imported, defined, renamed, constants
         self._local: set[str] = set()
         self._in_kernel = False
 
     def statement(self, node: ast.stmt) -> ast.stmt:
-        """Spells one top-level statement or method.
-
-        Raises:
-            RenderError: it uses an import that a kernel module may not have, or an undefined name.
-        """
+        """Spells one top-level statement or method."""
         self._local = bound_names(node, imports=False) if isinstance(node, ast.FunctionDef) else set()
         self._in_kernel = is_jitted(node)
         result = self.visit(node)
@@ -183,32 +167,29 @@ class Canonical(RemovingTransformer):
             if not _may_import(origin, full):
                 raise RenderError(
                     f"Line {origin.line} imports {origin.module}, but a kernel module may import "
-                    "only torch, triton, triton.language and math."
+                    "only torch, triton, triton.language, libdevice and a few modules of the standard library."
                 )
             return _short(full)
         if root in _FORGOTTEN:
             return _short(_FORGOTTEN[root] + dot + rest)
-        if hasattr(builtins, root) or root in _COMPILER_HELPERS or root == "__name__":
-            return path
+        if hasattr(builtins, root) or root in ("libdevice", "__name__"):
+            return _short(path)
         raise RenderError(f"Line {line} uses `{root}`, which the completion does not define.")
 
 
 def _may_import(origin: Imported, full: str) -> bool:
-    return (
-        origin.module in _ALLOWED
-        or origin.path in _ALLOWED
-        or _short(full).split(".")[0] in _COMPILER_HELPERS
-    )
+    allowed = origin.module in _ALLOWED or origin.path in _ALLOWED
+    return allowed or origin.module.partition(".")[0] in STANDARD or _short(full).startswith("libdevice")
 
 
 def _short(path: str) -> str:
     """Returns ``tl.load`` for ``triton.language.load``, and ``libdevice.exp`` for any path to it."""
-    parts = path.split(".")
-    for helper in ("libdevice", "triton_helpers"):
-        if helper in parts:
-            return ".".join(parts[parts.index(helper) :])
-    if path.startswith(("tl.math.", "triton.language.math.")) and parts[-1] not in _TL_MATH:
-        return f"libdevice.{parts[-1]}"  # `tl.math` was libdevice once
+    module, _, name = path.rpartition(".")
+    if name == "libdevice":
+        return name
+    if module.endswith("libdevice"):
+        return SAME.get(f"libdevice.{name}", f"libdevice.{name}")
     if path == "triton.language" or path.startswith("triton.language."):
-        return "tl" + path.removeprefix("triton.language")
-    return path
+        path = "tl" + path.removeprefix("triton.language")
+    # `tl.math` was libdevice once, and `tl` has fewer functions than some believe.
+    return f"libdevice.{name}" if path.startswith("tl.") and in_libdevice(path) else path

@@ -15,12 +15,7 @@ class TargetLayers:
     """The layers of a target, by dotted name."""
 
     def __init__(self, domain: Domain, parts: Parts) -> None:
-        """Prepares; files are read when they are asked for.
-
-        Args:
-            domain: the domain of any case, as the attributes are the same in all.
-            parts: how Python code reaches the parts.
-        """
+        """Prepares; files are read when they are asked for."""
         self._domain, self._parts = domain, parts
 
     def class_of(self, path: str) -> str:
@@ -40,11 +35,7 @@ class TargetLayers:
         return [f"{path}.{part}" for part in held.names] if held and held.kind == "list" else []
 
     def reached(self, path: str) -> ast.expr:
-        """Writes the part with a dotted name.
-
-        Raises:
-            RenderError: no Python expression reaches it.
-        """
+        """Writes the part with a dotted name."""
         text = self._parts.expression(path)
         if text is None:
             raise RenderError(f"No Python expression reaches the target's attribute `{path}`.")
@@ -57,9 +48,6 @@ class TargetLayers:
             path: the layer.
             x: the argument.
             line: the line of the completion, for messages.
-
-        Raises:
-            RenderError: the layer's code is the target's own, or it computes something else in training.
         """
         cls = self.class_of(path)
         name = cls.rpartition(".")[2]

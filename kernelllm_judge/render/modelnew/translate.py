@@ -15,26 +15,21 @@ from kernelllm_judge.core.records import TensorSpec
 from kernelllm_judge.core.syntax import (
     bound_names,
     dotted,
-    expression,
     first_line,
     free_name,
     imports_of,
     is_jitted,
     literal,
-    read_names,
 )
 from kernelllm_judge.render.describe import describe, left_to_torch
 from kernelllm_judge.render.errors import RenderError
 from kernelllm_judge.render.extract import parse
-from kernelllm_judge.render.lower import device_functions
 from kernelllm_judge.render.modelnew.attribute_mapper import AttributeMapper
-from kernelllm_judge.render.modelnew.autograd import as_functions, is_autograd_function
-from kernelllm_judge.render.modelnew.decorators import without_guards
+from kernelllm_judge.render.modelnew.autograd import as_functions
 from kernelllm_judge.render.modelnew.devices import OnInputDevice, is_device, tensor_parameter
 from kernelllm_judge.render.modelnew.functions import entry, model_texts
 from kernelllm_judge.render.modelnew.instances import Instance, instances
 from kernelllm_judge.render.modelnew.matches import MOST, FirstValues, Match, matches
-from kernelllm_judge.render.modelnew.namespaces import without_namespaces
 from kernelllm_judge.render.modelnew.settings import leaves, modules_of, numbers_of
 from kernelllm_judge.render.modelnew.spelling import (
     Canonical,
@@ -42,17 +37,16 @@ from kernelllm_judge.render.modelnew.spelling import (
     with_plain_reads,
     without_annotations,
 )
-from kernelllm_judge.render.modelnew.substitutes import with_substitutes
 from kernelllm_judge.render.rendered import Rendered
 from kernelllm_judge.render.signature import with_target_parameters
-from kernelllm_judge.render.undefined import require_defined
+from kernelllm_judge.render.undefined import STANDARD, require_defined, with_imports
 
 if TYPE_CHECKING:
     from kernelllm_judge.constructors import Constructors
     from kernelllm_judge.target.live import LiveTarget
 
 _RESERVED = frozenset({"forward", "SUPPORTS", "self"})
-_INSTALLED = frozenset({"torch", "triton", "math"})
+_INSTALLED = frozenset({"torch", "triton", *STANDARD})
 _SET_IN: Mapping[type[ast.stmt], str] = {ast.If: "under a condition", ast.Try: "in a `try` statement"}
 """Where a name is set that may hold other values elsewhere; in a loop, otherwise."""
 
@@ -75,7 +69,7 @@ def translate_modelnew(source: str, live: LiveTarget, constructors: Constructors
     if isinstance(tree, str):
         raise RenderError(f"The code does not parse: {tree}.")
     if (function := entry(tree)) is not None:
-        texts = model_texts(tree, function, live)
+        texts = model_texts(function, live)
         every = [
             one for text in texts for one in translate_modelnew(f"{source}\n\n\n{text}", live, constructors)
         ]
@@ -104,13 +98,11 @@ class _Answer:
 
     def __init__(self, source: str, tree: ast.Module, live: LiveTarget, constructors: Constructors) -> None:
         self.kernels: list[str] = []
-        self._substitutes: set[str] = set()
         self._match = Match()
         self._lines, self._live = source.split("\n"), live
         self._domain = live.cases[0].domain
         tree = _without_tries(tree)
         self._imports = imports(tree)
-        tree = without_namespaces(without_guards(tree))
         self._top = _definitions(tree if self._domain.grad else as_functions(tree, self._imports))
         renamed = self._top.get("ModelNew")
         if isinstance(renamed, ast.Assign) and isinstance(renamed.value, ast.Name):  # `ModelNew = FastModel`
@@ -140,7 +132,7 @@ class _Answer:
     def body(self, match: Match) -> str:
         """Writes everything that ``forward`` reaches in the order of the source, then methods, then ``forward``."""
         self._match = match
-        self.kernels, self._substitutes = [], set()
+        self.kernels = []
         new_names = {self._renamed.get(name, name): name for name in self._top}
         methods = {new: (i, name) for i in self._instances.values() for name, new in i.functions.items()}
         kept: dict[str, ast.stmt] = {}
@@ -154,23 +146,16 @@ class _Answer:
                     todo.append(kept.setdefault(name, self._statement(name)))
         definitions = {id(self._top[name]): name for name in self._top if name in kept}
         texts = [
-            *device_functions(self._substitutes),
             *(self._text(name, kept[name]) for name in definitions.values()),
             *(ast.unparse(own[name]) for name in methods if name in own and name != "forward"),
             ast.unparse(own["forward"]),
         ]
-        body = "\n\n\n".join(texts) + "\n"
-        return f"import math\n\n\n{body}" if "math" in read_names(ast.parse(body)) else body
+        return with_imports("\n\n\n".join(texts) + "\n")
 
     def _statement(self, name: str) -> ast.stmt:
         node = self._top[name]
-        if isinstance(node, ast.ClassDef) and is_autograd_function(node, self._imports):
-            return self._autograd_function(copy.deepcopy(node))
         if isinstance(node, ast.ClassDef):
-            raise RenderError(
-                f"Line {node.lineno}: forward uses the class {name}; "
-                "a kernel module holds kernels and functions only."
-            )
+            return self._class(copy.deepcopy(node))
         if not isinstance(node, ast.FunctionDef | ast.Assign | ast.AnnAssign):
             where = _SET_IN.get(type(node), "in a loop")
             raise RenderError(f"Line {node.lineno}: `{name}` is set {where} at top level.")
@@ -178,25 +163,19 @@ class _Answer:
         if isinstance(new, ast.FunctionDef):
             new.name = self._renamed.get(name, name)
             if is_jitted(new):
-                return self._kernel(new)
+                self.kernels.append(new.name)
+                return new
             new = OnInputDevice(tensor_parameter(new), self._devices).visit(new)
         return ast.fix_missing_locations(new)
 
-    def _autograd_function(self, cls: ast.ClassDef) -> ast.ClassDef:
-        """Translates an autograd function, which stays a class because gradients are needed."""
+    def _class(self, cls: ast.ClassDef) -> ast.ClassDef:
+        """Translates a class, such as an autograd function where gradients are needed."""
         for index, node in enumerate(cls.body):
             new = self._spelling.statement(node)
             tensor = tensor_parameter(new) if isinstance(new, ast.FunctionDef) else None
             cls.body[index] = OnInputDevice(tensor, self._devices).visit(new)
-        cls.bases = [expression("torch.autograd.Function")]
+        cls.bases = [self._spelling.visit(base) for base in cls.bases]
         return ast.fix_missing_locations(cls)
-
-    def _kernel(self, kernel: ast.FunctionDef) -> ast.FunctionDef:
-        """Translates a kernel or device function, with substitutes for functions that ``tl`` lacks."""
-        self.kernels.append(kernel.name)
-        kernel, substitutes = with_substitutes(kernel, self._top)
-        self._substitutes |= substitutes
-        return kernel
 
     def _method(self, instance: Instance, name: str) -> ast.FunctionDef:
         """Translates a method to a function on the target's instance."""
@@ -271,11 +250,7 @@ def _used_globals(node: ast.stmt) -> Iterator[str]:
 
 
 def _refuse_patches(tree: ast.Module, top: Mapping[str, ast.stmt]) -> None:
-    """Checks that a text does not set attributes of torch or of its own definitions at top level.
-
-    Raises:
-        RenderError: it does.
-    """
+    """Checks that a text does not set attributes of torch or of its own definitions at top level."""
     for node in tree.body:
         for target in node.targets if isinstance(node, ast.Assign) else []:
             name = dotted(target) or ""

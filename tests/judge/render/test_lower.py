@@ -25,36 +25,10 @@ LARGE = [9.0, -9.0, 20.5, -20.5, 80.0, -80.0, 100.0, -100.0, 1e6, -1e6, 3e38, -3
 VALUES = torch.tensor([*EDGES, *SMALL, *LARGE, *torch.linspace(-3, 3, 18).tolist()])
 assert VALUES.numel() == 64
 
-UNARY = {
-    "log1p": torch.log1p,
-    "expm1": torch.expm1,
-    "expm1_float64": torch.expm1,
-    "log1p_float64": torch.log1p,
-    "sinh_float64": torch.sinh,
-    "round_half_even_float64": torch.round,
-    "tanh": torch.tanh,
-    "sinh": torch.sinh,
-    "cosh": torch.cosh,
-    "tan": torch.tan,
-    "normal_cdf": torch.special.ndtr,
-    "log10": torch.log10,
-    "trunc": torch.trunc,
-    "round_half_even": torch.round,
-    "is_nan": torch.isnan,
-    "is_inf": torch.isinf,
-    "sign_bit": torch.signbit,
-    "relu": torch.relu,
-}
+UNARY = {"log1p": torch.log1p, "normal_cdf": torch.special.ndtr}
 LEFT = VALUES.repeat_interleave(64)
 RIGHT = VALUES.repeat(64)
-CLOSE = (LEFT / RIGHT).abs() < 2**29
-CLOSE |= LEFT.isnan() | RIGHT.isinf()
-BINARY = {
-    "power": torch.pow,
-    "copysign": torch.copysign,
-    "maximum": torch.maximum,
-    "minimum": torch.minimum,
-}
+BINARY = {"maximum": torch.maximum, "minimum": torch.minimum}
 WHOLE = torch.tensor([-7, -3, -1, 1, 2, 3, 5, 8])
 INTEGERS = {
     "floor_divide": lambda a, b: torch.div(a, b, rounding_mode="floor"),
@@ -79,7 +53,7 @@ SORTED = {
     "integers": torch.tensor([[3, -(2**31), 2**31 - 1, 0, 3, -1, 2**31 - 1, 7]] * 2, dtype=torch.int32),
     "booleans": torch.tensor([[True, False, True, False]] * 2),
 }
-MEASURED = {"welford_joined": 5e-6, "tan": 2e-5, "sinh": 4e-6, "sinh_float64": 4e-6, "cosh": 4e-6, "": 5e-6}
+MEASURED = {"welford_joined": 5e-6, "": 5e-6}
 """Allowed relative error where it is more than the usual: numpy's float32 functions have some of their own, and a
 variance around a mean of 100 ("") loses two digits to cancellation."""
 ABSOLUTE = {"normal_cdf": 1.5e-7}
@@ -92,11 +66,8 @@ def jobs() -> dict[tuple[str, str], tuple[list[torch.Tensor], list[torch.Tensor]
     made: dict[tuple[str, str], Any] = {}
     for name, function in UNARY.items():
         made["unary", name] = [VALUES], [function(VALUES)]
-    made["bounded", "clip"] = [VALUES], [VALUES.clamp(-0.5, 2.0)]
     for name, function in BINARY.items():
         made["binary", name] = [LEFT, RIGHT], [function(LEFT, RIGHT)]
-    a, b = LEFT[CLOSE][:2048], RIGHT[CLOSE][:2048]
-    made["binary", "fmod"] = [a, b], [torch.fmod(a, b)]
     for name, function in INTEGERS.items():
         a, b = WHOLE.repeat_interleave(8), WHOLE.repeat(8)
         made["binary", name] = [a, b], [function(a, b)]
@@ -171,12 +142,11 @@ def lowered(body: str) -> str:
     [
         ("a = libdevice.rsqrt(ks0)", "a = tl.rsqrt(ks0)"),
         ("a = tl_math.exp(ks0)", "a = tl.exp(ks0)"),
-        ("a = libdevice.tanh(ks0)", "a = tanh(ks0)"),
+        ("a = libdevice.tanh(ks0)", "a = libdevice.tanh(ks0)"),
         ("a = triton_helpers.max2(ks0, 1)[:, None]", "a = nan_max(ks0, 1)[:, None]"),
-        ("a = tl.tanh(ks0)", "a = tanh(ks0)"),
+        ("a = tl_math.tanh(ks0)", "a = libdevice.tanh(ks0)"),
         ("a = tl.clamp(ks0, 0.0, 6.0)", "a = tl.clamp(ks0, 0.0, 6.0)"),
-        ("a = libdevice.clamp(ks0, 0.0, 6.0)", "a = clip(ks0, 0.0, 6.0)"),
-        ("a = libdevice.fast_expf(ks0)", "a = tl.exp(ks0)"),
+        ("a = libdevice.clamp(ks0, 0.0, 6.0)", "a = tl.clamp(ks0, 0.0, 6.0)"),
         ("a = tl_math.sigmoid(ks0)", "a = tl.sigmoid(ks0)"),
         ("a = libdevice.erf(ks0)", "a = tl.erf(ks0)"),
         ("tl.device_assert(ks0 < 3, 'out of bounds')\n    a = 1", "a = 1"),
@@ -196,10 +166,10 @@ def test_a_scan_that_adds_is_a_cumulative_sum() -> None:
 
 @pytest.mark.parametrize(
     "call",
-    ["libdevice.erfinv(ks0)", "triton_helpers.bucketize_binary_search(ks0)", "missing(ks0)", "tl.gelu(ks0)"],
+    ["libdevice.gelu(ks0)", "triton_helpers.bucketize_binary_search(ks0)", "missing(ks0)", "tl.gelu(ks0)"],
 )
 def test_what_has_no_plain_form_is_named(call: str) -> None:
-    with pytest.raises(RenderError, match=call.split("(")[0].removeprefix("libdevice.")):
+    with pytest.raises(RenderError, match=call.split("(")[0]):
         lowered(f"a = {call}")
 
 
@@ -208,8 +178,8 @@ def test_the_decorators_of_the_compiler_go() -> None:
 
 
 def test_functions_come_with_those_they_call() -> None:
-    text = "\n".join(device_functions(["sinh"]))
-    assert "def expm1" in text and text.index("def expm1") < text.index("def sinh")
+    text = "\n".join(device_functions(["nan_max"]))
+    assert "def maximum" in text and text.index("def maximum") < text.index("def nan_max")
     compile(text, "<device>", "exec")
 
 
@@ -235,7 +205,7 @@ def test_every_device_function_is_tested() -> None:
 
 def tidied(*lines: str) -> list[str]:
     function = kernel("\n    ".join(lines))
-    return [ast.unparse(statement) for statement in tidy(function).body]
+    return [ast.unparse(statement) for statement in tidy(function, {}).body]
 
 
 def test_dead_assignments_go_and_stores_stay() -> None:

@@ -175,15 +175,9 @@ def test_what_has_no_counterpart_is_named(target: str, init: str, forward: str, 
         ("self.stages = nn.ModuleList()",
          "for i in range(len(self.stages)): x = self.stages[i](x)\n        return x",
          "x = self.stages[0](x)\n    x = torch.nn.functional.relu(x)"),
-        ("self.stages = nn.ModuleList()",
-         "for a, b in zip(self.stages, self.stages): x = b(x)\n        return x",
-         "x = self.stages[0](x)\n    x = torch.nn.functional.relu(x)"),
         ("self.stages = nn.ModuleList([nn.Linear(24, 24), nn.ReLU()])",
          "for s in self.stages:\n            if isinstance(s, nn.ReLU): x = x * 2\n            else: x = s(x)\n        return x",
          "x = self.stages[0](x)\n    x = x * 2"),
-        ("self.stages = nn.ModuleList([nn.ReLU(), nn.Linear(24, 24), nn.ReLU()])",
-         "for s in self.stages:\n            if isinstance(s, nn.ReLU): continue\n            x = s(x); break\n        return x",
-         "x = self.stages[0](x)\n    return x"),
         ("self.stages = nn.Sequential(nn.Dropout(0.1), nn.Linear(24, 24))", "return self.stages[1](x)",
          "return self.stages[0](x)"),
     ],
@@ -326,12 +320,6 @@ def test_an_attribute_that_is_read_by_a_constant_name() -> None:
         assert f"getattr(x, {no_name})" in rendered("TwoNorms", odd).source
 
 
-def test_a_function_that_triton_lacks_is_named_as_it_is_written() -> None:
-    text = model("pass", "return norm(x, x, x, 1.0)").replace("1.0 / tl.sqrt(", "tl.math.recip(")
-    with pytest.raises(RenderError, match="`norm_kernel` calls `recip`, which plain Triton does not have"):
-        rendered("Softmax", text)
-
-
 # --------------------------------------------------------------------------- forms of hand-written answers
 
 LAUNCH = "norm_kernel[(x.shape[0],)](x, w, b, out, x.shape[1], eps, BLOCK=64)"
@@ -343,13 +331,6 @@ FORMS = {
     "function": f"""
         def kernel_function(x, weight, bias=None, eps=1e-6):
             w, b, out = weight, bias, torch.empty_like(x)
-            {LAUNCH}
-            return out
-        """,
-    "key words": f"""
-        def layer_norm_kernel_impl(x, *args, **kwargs):
-            w, b, eps = kwargs["weight"], kwargs.get("bias"), kwargs.get("eps", 1.0)
-            out = torch.empty_like(x)
             {LAUNCH}
             return out
         """,
@@ -366,21 +347,6 @@ FORMS = {
         @contiguous
         def norm_of(x, w, b, eps):
             return norm(x, w, b, eps)
-        """ + textwrap.indent(CALLS.format(call="norm_of"), "        "),
-    "own context manager": """
-        @contextlib.contextmanager
-        def device_context(device):
-            device = torch.device(device)
-            backend = getattr(torch, device.type, None)
-            if backend is not None and hasattr(backend, "device"):
-                with backend.device(device):
-                    yield
-            else:
-                yield
-
-        def norm_of(x, w, b, eps):
-            with device_context(x.device):
-                return norm(x, w, b, eps)
         """ + textwrap.indent(CALLS.format(call="norm_of"), "        "),
     "context that is read": f"""
         class Norm(torch.autograd.Function):
@@ -452,21 +418,4 @@ def test_forms_of_public_kernels_are_accepted(judge: Judge, form: str) -> None:
 )
 def test_functions_that_cannot_be_bound(text: str, message: str) -> None:
     with pytest.raises(RenderError, match=message):
-        rendered("LayerNorm", HEAD + text)
-
-
-def test_a_context_manager_that_does_more_than_enter_a_device_is_refused() -> None:
-    text = """
-@contextlib.contextmanager
-def half():
-    with torch.autocast("cuda", torch.float16):
-        yield
-
-
-def norm_of(x, w, b, eps):
-    with half():
-        return norm(x, w, b, eps)
-
-""" + CALLS.format(call="norm_of")
-    with pytest.raises(RenderError, match="imports contextlib"):
         rendered("LayerNorm", HEAD + text)
