@@ -20,6 +20,7 @@ WAY, BESIDE = "pytest_kernelllm.commands", "pytest_kernelllm.beside.commands"
 COMMANDS = {
     "scan": BESIDE,
     "generate": WAY,
+    "repl": BESIDE,
     "verify": BESIDE,
     "bench": BESIDE,
     "apply": WAY,
