@@ -26,7 +26,6 @@ class Formulas:
         make: Expressions,
         leaves: Mapping[str, Node],
         sizes: Sequence[Mapping[str, int]],
-        complete: bool,
     ) -> None:
         """Prepares.
 
