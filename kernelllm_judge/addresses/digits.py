@@ -73,17 +73,13 @@ class Digits:
             extent, factor = self.extents.get(variable), each.factor(variable)
             if factor is None:
                 continue
-            down = factor * Polynomial.constant(-1)
-            if variable[0] in ("min", "max") and self.signs.not_negative(
-                down if variable[0] == "min" else factor
-            ):
+            kind, down = variable[0], factor * Polynomial.constant(-1)
+            if kind in ("min", "max") and self.signs.not_negative(down if kind == "min" else factor):
                 # It is no more, or no less, than each of the two.
                 forms = [each + factor * (part - Polynomial.variable(variable)) for part in variable[1:3]]
                 return any(self.implies(form, left - 1) for form in forms)
-            if variable[0] == "rem" and self.signs.divides(
-                variable
-            ):  # whatever of, it is less than the divisor
-                extent = variable[2]
+            if kind == "rem" and self.signs.divides(variable):
+                extent = variable[2]  # whatever it is the remainder of
             elif variable not in self.extents:
                 continue
             lowest = each - factor * Polynomial.variable(variable)
@@ -113,10 +109,8 @@ class Digits:
             return None
         span: Polynomial | None = ONE
         ends = [self.extents[variable] for variable in idle]
-        dense, left = (
-            all(end is not None and self.signs.not_negative(end - ONE) for end in ends),
-            dict(factors),
-        )
+        dense = all(end is not None and self.signs.not_negative(end - ONE) for end in ends)
+        left = dict(factors)
         while left:
             if span is None:
                 return None

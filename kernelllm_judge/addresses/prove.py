@@ -46,9 +46,12 @@ class Proof:
         extents |= {lane: Polynomial.constant(size) for lane, size in lanes.items()}
         self.offset = polynomial(access.offset, known)
         self.plain = Digits(self.offset, [], extents, programs, Signs(ranges))
-        # What a loop's counter is below holds whatever is cut to its bits; other conditions count once they are exact.
+        # A loop's counter is below its end, even where that is computed with too few bits. Conditions count once they are exact.
         for loop in access.loops:
-            self.plain.guards += guards_of(loop.guard, known)
+            if all(map(self._has_room, loop.bounds)):
+                low, end, step = (polynomial(each, known) for each in loop.bounds)
+                count = Polynomial.variable((loop.count.kind, loop.count.number))
+                self.plain.guards.append(end - low - count * step - ONE)
         for guard in access.guards:
             self.plain.guards += guards_of(guard, known) if self._has_room(guard) else [None]
         self.exact = self._has_room(access.offset)

@@ -24,8 +24,8 @@ class Loop:
     """How often it has run."""
     times: Node
     """How often it runs."""
-    guard: Node
-    """What holds in it, whatever numbers are cut to their bits: its counter is below its end."""
+    bounds: tuple[Node, ...]
+    """Its counter's first value, its end, and the step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,10 @@ class Access:
             self,
             offset=change(self.offset),
             guards=tuple(made for guard in self.guards if not (made := change(guard)).value),
-            loops=tuple(Loop(*map(change, (each.count, each.times, each.guard))) for each in self.loops),
+            loops=tuple(
+                Loop(change(each.count), change(each.times), tuple(map(change, each.bounds)))
+                for each in self.loops
+            ),
             value=self.value and change(self.value),
         )
 
@@ -245,8 +248,7 @@ class Walk:
         before = make.fresh
         count = make.leaf("loop", before)
         inside = {counter: make.make("add", low, make.make("mul", count, step))}
-        below = make.make("lt", inside[counter], high)
-        reached = (*path, below)
+        reached = (*path, make.make("lt", inside[counter], high))
         # Once to see what changes from one time to the next, then with what that comes to.
         leaves = [
             Pointer(each.base, make.leaf("carried", before * 64 + i), each.size)
@@ -271,7 +273,7 @@ class Walk:
         )
         times = make.make("max", times, make.constant(0))
         carried = [self._after(a, s, count, g) for a, s, g in zip(start, steps, given, strict=True)]
-        self.loops.append(Loop(count, times, below))
+        self.loops.append(Loop(count, times, (low, high, step)))
         self._inner(op.regions[0], {**env, **inside, **dict(zip(names, carried, strict=True))}, reached)
         self.loops.pop()
         for result, a, s, g in zip(op.results, start, steps, given, strict=True):
