@@ -12,6 +12,7 @@ from itertools import islice
 
 import torch
 
+from kernelllm_judge.addresses.certify import certify
 from kernelllm_judge.beside import Beside, compile_all, require_compiled, sanitize_all
 from kernelllm_judge.constructors import Constructors
 from kernelllm_judge.core.measured import CaseTime, Measured
@@ -332,8 +333,6 @@ class Judge:
         findings = judging.findings
         if "addresses" not in findings.rules:
             return
-        from kernelllm_judge.addresses.certify import certify  # imports z3
-
         own = self.device.type == "cuda"
         compiler = (
             contextlib.nullcontext(judging)
