@@ -1,20 +1,22 @@
 """The parts of a proof: a worker's report, TTIR, numbers of few bits, formulas, signs, and digits."""
 
 import itertools
+import random
 import time
+from functools import partial
 
 import numpy as np
 import pytest
 
-from kernelllm_judge.addresses.calls import Followed, call_of
+from kernelllm_judge.addresses.calls import Followed, Shown, call_of
 from kernelllm_judge.addresses.digits import Digits
 from kernelllm_judge.addresses.enumerate import Enumerator
 from kernelllm_judge.addresses.expressions import Expressions, evaluate
 from kernelllm_judge.addresses.formulas import Formulas
-from kernelllm_judge.addresses.launches import Untraced, read
+from kernelllm_judge.addresses.launches import Form, Untraced, read
 from kernelllm_judge.addresses.polynomials import Polynomial, Signs, quotient
 from kernelllm_judge.addresses.prove import prove
-from kernelllm_judge.addresses.slices import Walk
+from kernelllm_judge.addresses.slices import Access, Loop, Walk
 from kernelllm_judge.addresses.ttir import Unparsed, parse
 from kernelllm_judge.handle import WorkerDied
 
@@ -216,3 +218,80 @@ def test_digits_are_shown_to_count_each_element_once():
     assert digits(n - Polynomial.constant(1), n, thousand) is None  # rows that overlap
     gaps = digits(n * Polynomial.constant(2), n, thousand)
     assert gaps is None or gaps.count is None
+
+
+def random_call(rng):
+    """Returns expressions, a store, the grid and the size of a tensor over one dimension, as a kernel may have them: right or wrong."""
+    make = Expressions()
+    n, number = make.leaf("dimension", 0), make.constant
+    pid, lane, count = make.program(0), make.lane(0), make.leaf("loop", 1)
+
+    def of(kind, a, b, bits=64):
+        return make.make(kind, a, b, bits=bits)
+
+    def blocks(size, block):
+        return of("div", of("add", size, number(block - 1)), number(block))
+
+    block, width = rng.choice((2, 4)), rng.choice((3, 4, 8))
+    rows = rng.choice(
+        (n, blocks(n, block), of("mul", n, number(2)), of("max", of("div", n, number(2)), number(1)))
+    )
+    stride = rng.choice((n, number(width), number(block), of("add", n, number(1)), of("sub", n, number(1))))
+    row = rng.choice(
+        (pid, of("div", pid, number(2)), of("rem", pid, n), of("div", pid, n), of("min", pid, n))
+    )
+    inner = rng.choice((lane, of("rem", lane, n), of("add", lane, of("mul", count, number(block)))))
+    more = of("mul", of("rem", pid, n), number(width))
+    offset = of("add", of("mul", row, stride), rng.choice((inner, inner, of("add", inner, more))))
+    offset = rng.choice((offset, of("sub", offset, number(1)), of("mul", offset, offset, bits=8), offset))
+    bound = rng.choice((n, stride, of("mul", n, n), of("mul", n, number(width)), of("add", n, number(1))))
+    guards = [of("lt", inner, bound), of("lt", offset, bound), of("lt", pid, n), of("le", number(1), offset)]
+    guards = rng.sample(guards, rng.randint(0, 2))
+    end = rng.choice((n, number(width), of("mul", n, n, bits=8)))
+    start = rng.choice((number(0), pid, of("mul", pid, n, bits=8)))
+    at = of("add", start, of("mul", count, number(block)))
+    times = of("max", blocks(of("sub", end, start), block), number(0))
+    loops = (Loop(count, times, (start, end, number(block))),)
+    guards += [of("lt", at, end)]
+    if count not in offset.walk() and rng.random() < 0.5:
+        loops, guards = (), guards[:-1]
+    shape = rng.choice(((block,), (width,), (1,)))
+    size = rng.choice((of("mul", rows, stride), of("mul", n, n), of("mul", n, number(width)), bound))
+    if rng.random() < 0.5:  # the usual form, which is right with most of these
+        size, block, loops = rng.choice((n, of("mul", n, number(width)))), 4, ()
+        shape, rows = rng.choice(((4,), (4,), (3,))), blocks(size, rng.choice((4, 4, 4, 8)))
+        offset = of("add", of("mul", pid, number(4)), rng.choice((lane, lane, of("rem", lane, n))))
+        guards = [of(rng.choice(("lt", "lt", "lt", "le")), offset, rng.choice((size, size, n)))]
+    store = Access("store", 0, offset, 1, tuple(guards), shape, loops, 1)
+    return make, n, store, rows, size
+
+
+def test_what_is_proven_of_all_sizes_holds_where_all_programs_are_computed():
+    rng, proven = random.Random(0), dict.fromkeys(("bounds", "races", "outputs"), 0)
+    argument = {"storage": 0, "offset": 1, "size": 1}
+    output = {"name": "it", "storage": 0, "offset": 1, "size": 1, "shape": [0], "strides": [2]}
+    launch = {"kernel": "k", "grid": [3, 2, 2], "arguments": [argument]}
+    rest = {"unwritten": [0], "variants": 1, "more": False}
+    form = Form.from_json({"launches": [launch], "outputs": [output], "bytes": [0], **rest})
+    for _ in range(400):
+        make, n, store, rows, size = random_call(rng)
+        kernels = {"k": Followed("k", [store], ["out"])}
+        numbers = [size, make.constant(0), make.constant(1), rows]
+        shown = prove(call_of(make, form, numbers, kernels, {n: (1, 13)}), time.monotonic() + 60)
+        closed = [aspect for aspect in proven if aspect not in shown.open]
+        for aspect in closed:
+            proven[aspect] += 1
+        for at in range(1, 14) if closed else ():
+            by = {n: make.constant(at)}
+            fixed = [make.replace(each, by) for each in numbers]
+            if fixed[0].number < 0:
+                continue
+            access = store.changed(partial(make.replace, by=by))
+            there = {"k": Followed("k", [access], ["out"])}
+            call = call_of(make, form, fixed, there)
+            [scene] = call.launches
+            by_aspect = {"bounds": scene.accesses, "races": [(scene, 0)], "outputs": call.outputs}
+            done = {each for aspect, parts in by_aspect.items() if aspect not in closed for each in parts}
+            found = Enumerator(call, Shown(done=done), time.monotonic() + 60).run()
+            assert not found.broken, (at, closed, found.broken)
+    assert min(proven.values()) > 10, proven
