@@ -128,9 +128,7 @@ def prove(call: Call, deadline: float) -> Shown:
         for storage, here, why in scene.written():
             pairs = combinations_with_replacement(here, 2)
             apart = [
-                _apart(call, proofs[a], proofs[b])
-                for a, b in pairs
-                if "store" in (a.kind, b.kind) and not why
+                _apart(proofs[a], proofs[b]) for a, b in pairs if "store" in (a.kind, b.kind) and not why
             ]
             if why or not all(apart):
                 meet = f"no proof was found that programs of `{scene.kernel.name}` do not meet in {scene.tensor(here[0])}"
@@ -145,7 +143,7 @@ def prove(call: Call, deadline: float) -> Shown:
     return shown
 
 
-def _apart(call: Call, one: Proof, other: Proof) -> bool:
+def _apart(one: Proof, other: Proof) -> bool:
     """Whether no two programs take one element, one by each access."""
     a, b = one.written, other.written
     same = one.access.start is other.access.start and one.access.size == other.access.size

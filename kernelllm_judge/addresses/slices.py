@@ -234,10 +234,10 @@ class Walk:
         for result, value in zip(op.results, given, strict=True):
             env[result] = self._forgotten(value)
 
-    def _forgotten(self, value: Value) -> Value:
+    def _forgotten(self, value: Value, *others: Value) -> Value:
         if isinstance(value, Pointer):
             return Pointer(-1, self.make.unknown(), value.size)
-        return self.make.unknown([value], value.bits)
+        return self.make.unknown([value, *map(self.ops.node, others)], value.bits)
 
     def _for(self, op: Operation, env: dict[str, Value], path: tuple[Node, ...]) -> None:
         make = self.make
@@ -266,12 +266,8 @@ class Walk:
             self._step(leaf, value, before, [count, *map(self.ops.node, leaves)])
             for leaf, value in zip(leaves, given, strict=True)
         ]
-        times = make.make(
-            "div",
-            make.make("sub", make.make("add", high, step), make.make("add", low, make.constant(1))),
-            step,
-        )
-        times = make.make("max", times, make.constant(0))
+        span = make.make("sub", make.make("add", high, step), make.make("add", low, make.constant(1)))
+        times = make.make("max", make.make("div", span, step), make.constant(0))
         carried = [self._after(a, s, count, g) for a, s, g in zip(start, steps, given, strict=True)]
         self.loops.append(Loop(count, times, (low, high, step)))
         self._inner(op.regions[0], {**env, **inside, **dict(zip(names, carried, strict=True))}, reached)
@@ -304,9 +300,7 @@ class Walk:
         """Returns what a carried value is after so many times."""
         node = self.ops.node(start)
         if step is None:
-            if isinstance(start, Pointer):
-                return Pointer(-1, self.make.unknown(), start.size)
-            return self.make.unknown([start, self.ops.node(given)], start.bits)
+            return self._forgotten(start, given)
         bits = 64 if isinstance(start, Pointer) else node.bits
         moved = self.make.make("mul", times, step, bits=bits)
         after = self.make.make("add", node, moved, bits=bits)
