@@ -120,14 +120,15 @@ def read(report: Any) -> Run:
         return len(numbers) - 1
 
     pointers = [each for launch in form.launches for each in launch.arguments if isinstance(each, Pointed)]
-    storages = [*form.unwritten, *(each.storage for each in (*pointers, *form.outputs))]
+    placed: list[Pointed | Output] = [*pointers, *form.outputs]
+    storages = [*form.unwritten, *(each.storage for each in placed)]
     natural = [*form.bytes, *(count for launch in form.launches for count in launch.grid)]
     natural += [size for output in form.outputs for size in (output.offset, *output.shape)]
     run = Run(form.changed(take), tuple(numbers))
     if (
         not all(0 <= each < len(form.bytes) for each in storages)
         or min([0, *natural, *(each.offset for each in pointers)]) < 0
-        or min([1, form.variants, *(each.size for each in (*pointers, *form.outputs))]) < 1
+        or min([1, form.variants, *(each.size for each in placed)]) < 1
         or any(abs(each) > LARGEST for each in numbers)
     ):
         raise WorkerDied(INVALID)

@@ -86,7 +86,7 @@ class Proof:
     @cached_property
     def written(self) -> Written | None:
         """How it takes elements, if each is taken by one program at most."""
-        return self.digits and self.digits.written()
+        return None if self.digits is None else self.digits.written()
 
     def inside(self) -> bool:
         """Whether it is always inside its tensor."""
