@@ -12,6 +12,7 @@ from itertools import islice
 
 import torch
 
+from kernelllm_judge.addresses.certify import certify
 from kernelllm_judge.beside import Beside, compile_all, require_compiled, sanitize_all
 from kernelllm_judge.constructors import Constructors
 from kernelllm_judge.core.measured import CaseTime, Measured
@@ -308,8 +309,6 @@ class Judge:
         """Looks at where addresses lie, in a worker that compiles. Last, because host code runs without values for it."""
         if "addresses" not in (findings := judging.findings).rules:
             return
-        from kernelllm_judge.addresses.certify import certify  # imports z3
-
         compiler: contextlib.AbstractContextManager[Judging] = contextlib.nullcontext(judging)
         if self.device.type == "cpu":
             compiler = self._compilers.loaded(candidate.source, references, findings)

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 
-from kernelllm_judge.addresses.expressions import Expressions, Node
+from kernelllm_judge.addresses.calls import ASPECTS, Followed, Shown, call_of
+from kernelllm_judge.addresses.enumerate import Enumerator
+from kernelllm_judge.addresses.expressions import Expressions
 from kernelllm_judge.addresses.formulas import Formulas
-from kernelllm_judge.addresses.launches import Launch, Output, Pointed, Run
-from kernelllm_judge.addresses.outputs import Scenes, Settled, Whole
-from kernelllm_judge.addresses.scene import Target, scene_of
-from kernelllm_judge.addresses.settle import ASPECTS, outside, settle
-from kernelllm_judge.addresses.slices import Access, Walk
-from kernelllm_judge.addresses.survey import Part, Sizes, Survey, tree_of, tried
-from kernelllm_judge.addresses.ttir import Unparsed, parse
+from kernelllm_judge.addresses.launches import Run
+from kernelllm_judge.addresses.prove import prove
+from kernelllm_judge.addresses.survey import Part, Sizes, Survey, around_blocks, tree_of, tried
 from kernelllm_judge.core.records import REACHES, Certificate, Reach
 from kernelllm_judge.findings import Findings, OutOfTime
 from kernelllm_judge.handle import WorkerDied, WorkerHandle
@@ -43,16 +41,6 @@ DOMAIN: Reach = "proven for the domain"
 SIZES: Reach = "proven at these sizes"
 
 
-@dataclass(frozen=True)
-class Followed:
-    """A kernel's accesses, and the names of its parameters; or why it cannot be followed."""
-
-    name: str
-    accesses: Sequence[Access] = ()
-    parameters: Sequence[str] = ()
-    unknown: str = ""
-
-
 class Certifier:
     """Certifies one candidate, whose worker has loaded it."""
 
@@ -64,7 +52,7 @@ class Certifier:
         self.deadline = self.start + SECONDS
         self.make = Expressions()
         self.texts: dict[str, tuple[str, str]] = {}
-        self._followed: dict[str, Followed] = {}
+        self._kernels: dict[str, Followed] = {}
         self.reached: dict[str, int] = dict.fromkeys(ASPECTS, len(REACHES) - 1)
         self.why = ""
         self.launches = 0
@@ -90,15 +78,15 @@ class Certifier:
         if isinstance(first, str):
             self.lower(ASPECTS, "sampled", first)
             return
-        self.launches += len(first.launches)
-        if first.more:
+        self.launches += len(first.form.launches)
+        if first.form.more:
             self.lower(ASPECTS, "sampled", "not all configurations of an autotuned kernel were looked at")
-        for variant in range(first.variants):
+        for variant in range(first.form.variants):
             if variant:
                 survey = replace(survey, variant=variant, runs={})
                 survey.run([own])
-            parts, seen = survey.parts(own), 0
             self._points(survey, [own])
+            parts, seen = [tuple(survey.ranges.values())], 0
             while parts:
                 seen += 1
                 parts = self._part(survey, parts[0], seen + len(parts) < PARTS) + parts[1:]
@@ -121,18 +109,20 @@ class Certifier:
         if time.monotonic() > self.deadline:
             self.lower(ASPECTS, SIZES, "there was no time for all of the domain")
             return []
+        if divide and (parts := survey.split(part)):
+            return parts
         sizes, complete = tried(part, self.rng)
         survey.run(sizes)
-        if divide and len({survey.key(each) for each in sizes}) > 1 and (parts := survey.split(part)):
-            return parts
-        settled = self._whole_part(survey, part, sizes, complete)
-        self._require(settled.broken, survey, sizes[0])
-        for aspect, why in settled.open.items():
+        if complete:
+            self._points(survey, sizes)
+            return []
+        shown = self._whole_part(survey, part, sizes)
+        for aspect, why in shown.open.items():
             self.lower([aspect], SIZES, why)
-        if settled.open:
-            turning = [_there(survey, part, each) for each in settled.turning[:POINTS]]
-            survey.run(turning)
-            self._points(survey, list(dict.fromkeys([*sizes[:POINTS], *turning])))
+        if shown.open:
+            points = list(dict.fromkeys([*sizes[:POINTS], *around_blocks(part)]))
+            survey.run(points)
+            self._points(survey, points)
         return []
 
     def _points(self, survey: Survey, sizes: Sequence[Sizes]) -> None:
@@ -142,10 +132,22 @@ class Certifier:
             if isinstance(run, str):
                 self.lower(ASPECTS, "sampled", run)
                 continue
-            settled = settle(self._scenes(run), max(self.deadline, time.monotonic() + LOOKING / 2))
-            self._require(settled.broken, survey, each)
-            for aspect, why in settled.open.items():
+            shown = self._settled(run, max(self.deadline, time.monotonic() + LOOKING / 2))
+            self._require(shown.broken, survey, each)
+            for aspect, why in shown.open.items():
                 self.lower([aspect], "sampled", why)
+
+    def _settled(self, run: Run, deadline: float) -> Shown:
+        """Settles a call at one size. What no proof shows is computed."""
+        numbers = [self.make.constant(each) for each in run.numbers]
+        call = call_of(self.make, run.form, numbers, self._kernels_of(run))
+        left = prove(call, deadline)
+        if not left.open:
+            return left
+        shown = Enumerator(call, left, deadline).run()
+        for aspect in left.open if call.unknown else ():
+            shown.leave(aspect, call.unknown)
+        return shown
 
     def _require(self, broken: str, survey: Survey, sizes: Sizes) -> None:
         if broken:
@@ -166,129 +168,42 @@ class Certifier:
                 smaller = (*sizes[:axis], size, *sizes[axis + 1 :])
                 survey.run([smaller])
                 run = survey.runs[smaller]
-                if isinstance(run, Run) and (found := settle(self._scenes(run), until).broken):
+                if isinstance(run, Run) and (found := self._settled(run, until).broken):
                     broken, sizes = found, smaller
                     break
         return broken, sizes
 
-    def _whole_part(self, survey: Survey, part: Part, sizes: Sequence[Sizes], complete: bool) -> Settled:
-        """Settles all sizes of a part at once, with formulas for the numbers of its launches."""
-        unsettled = Settled()
-        runs = [survey.runs[each] for each in sizes]
-        first = runs[0]
-        if isinstance(first, str) or len({survey.key(each) for each in sizes}) > 1:
-            why = first if isinstance(first, str) else "launches change inside of a part of the domain"
-            for aspect in ASPECTS:
-                unsettled.leave(aspect, why)
-            return unsettled
-        named = [survey.named(each) for each in sizes]
+    def _whole_part(self, survey: Survey, part: Part, sizes: Sequence[Sizes]) -> Shown:
+        """Looks at all sizes of a part at once, with formulas for the numbers of its launches."""
+        runs = [run for each in sizes if isinstance(run := survey.runs[each], Run)]
         ranges = dict(zip(survey.ranges, part, strict=True))
         leaves = {
-            name: self.make.leaf("dimension", number)  # as `_there` reads them
+            name: self.make.leaf("dimension", number)
             for number, (name, (low, high)) in enumerate(ranges.items())
             if low < high
         }
-        formulas = Formulas(self.make, leaves, named, complete)
-        vectors = list(zip(*(run.numbers for run in runs if isinstance(run, Run)), strict=True))
-        formulas.learn(vectors)
-        nodes = [formulas.of(vector) for vector in vectors]
-        if missing := next((v for v, node in zip(vectors, nodes, strict=True) if node is None), None):
-            shown = ", ".join(map(str, missing[:4]))
-            for aspect in ASPECTS:
-                unsettled.leave(aspect, f"no formula was found for a number of a launch: {shown}, …")
-            return unsettled
-        dimensions = {leaf: ranges[name] for name, leaf in leaves.items()}
-        known = [node for node in nodes if node is not None]
-        settled = settle(self._scenes(first, known, dimensions), self.deadline)
-        for number, placed, place in settled.suspects:
-            there = _there(survey, part, place.sizes)
-            survey.run([there])
-            run = survey.runs[there]
-            if isinstance(run, Run) and run.key == first.key:
-                scenes = self._scenes(run)
-                at = scenes.launches[number].placed
-                same = next(p for p in at if p.access is placed.access)
-                self._require(outside(scenes, number, same, place.leaves), survey, there)
-        return settled
-
-    # ------------------------------------------------------------------ scenes
-
-    def _follow(self, kernel: str) -> Followed:
-        if kernel not in self._followed:
-            name, text = self.texts.get(kernel, (kernel, ""))
-            try:
-                parsed = parse(text)
-                accesses = Walk(parsed, self.make).run()
-                names = [each.lstrip("%") for each, _ in parsed.parameters]
-                self._followed[kernel] = Followed(name, accesses, names)
-            except Unparsed as why:
-                self._followed[kernel] = Followed(name, unknown=f"`{name}` cannot be followed: {why}")
-            except (KeyError, ValueError, TypeError, AttributeError, IndexError, RecursionError) as error:
-                unknown = f"`{name}` cannot be followed: {type(error).__name__}"
-                self._followed[kernel] = Followed(name, unknown=unknown)
-        return self._followed[kernel]
-
-    def _scenes(
-        self,
-        run: Run,
-        nodes: Sequence[Node] = (),
-        dimensions: Mapping[Node, tuple[int, int]] | None = None,
-    ) -> Scenes:
-        """Puts the numbers of a run, or formulas for them, into its kernels' accesses."""
-        given: Iterator[Node] = iter(nodes or [self.make.constant(each) for each in run.numbers])
-        sizes = [next(given) for _ in run.bytes]
-        scenes, names, unknown = [], {}, ""
-        for number, launch in enumerate(run.launches):
-            followed = self._follow(launch.kernel)
-            grid = [next(given) for _ in range(3)]
-            arguments = _arguments(launch, sizes, given)
-            if not followed.unknown and len(launch.arguments) != len(followed.parameters):
-                followed = replace(
-                    followed, accesses=(), unknown=f"`{followed.name}` has arguments of another kind"
-                )
-            unknown = unknown or followed.unknown
-            key = (launch.kernel, *grid, *_renumbered(arguments))
-            scenes.append(
-                scene_of(self.make, followed.name, followed.accesses, arguments, grid, dimensions or {}, key)
+        numbers, why = None, "launches change inside of a part of the domain"
+        if len(runs) == len(sizes) and len({run.form for run in runs}) == 1:
+            vectors = list(zip(*(run.numbers for run in runs), strict=True))
+            found = Formulas(self.make, leaves, [survey.named(s) for s in sizes]).of(vectors)
+            missing = next((vector for vector in vectors if vector not in found), ())
+            why = f"no formula was found for a number of a launch: {', '.join(map(str, missing[:4]))}, …"
+            numbers = None if missing else [found[vector] for vector in vectors]
+        if numbers is None:
+            return Shown(
+                dict.fromkeys(ASPECTS, next((s for s in map(survey.key, sizes) if isinstance(s, str)), why))
             )
-            names[number] = followed.parameters
-        outputs = [_output(output, given) for output in run.outputs]
-        wanted = [output for output in outputs if output.storage in run.unwritten]
-        return Scenes(scenes, wanted, names, unknown)
+        dimensions = {leaf: ranges[name] for name, leaf in leaves.items()}
+        call = call_of(self.make, runs[0].form, numbers, self._kernels_of(runs[0]), dimensions)
+        return prove(call, self.deadline)
 
-
-def _there(survey: Survey, part: Part, sizes: Mapping[Node, int]) -> Sizes:
-    """Returns all sizes of a call, where those of some dimensions are given."""
-    given = {leaf.number: size for leaf, size in sizes.items()}
-    return tuple(given.get(number, low) for number, (low, _) in enumerate(part))
-
-
-def _renumbered(arguments: Mapping[int, Node | Target]) -> Iterator[object]:
-    """Yields arguments with storages numbered as they come: equal for launches that differ in storages only."""
-    numbers: dict[int, int] = {}
-    for position, value in arguments.items():
-        if isinstance(value, Target):
-            number = numbers.setdefault(value.storage, len(numbers))
-            yield from (position, number, value.start, value.bytes)
-        else:
-            yield from (position, value)
-
-
-def _arguments(launch: Launch, sizes: Sequence[Node], given: Iterator[Node]) -> dict[int, Node | Target]:
-    found: dict[int, Node | Target] = {}
-    for number, argument in enumerate(launch.arguments):
-        if isinstance(argument, Pointed):
-            found[number] = Target(argument.storage, next(given), sizes[argument.storage])
-        elif argument is not None:
-            found[number] = next(given)
-    return found
-
-
-def _output(output: Output, given: Iterator[Node]) -> Whole:
-    start = next(given)
-    shape = tuple(next(given) for _ in output.shape)
-    strides = tuple(next(given) for _ in output.strides)
-    return Whole(output.name, output.storage, start, output.size, shape, strides)
+    def _kernels_of(self, run: Run) -> Mapping[str, Followed]:
+        for each in run.form.launches:
+            if each.kernel not in self._kernels:
+                self._kernels[each.kernel] = Followed.of(
+                    *self.texts.get(each.kernel, (each.kernel, "")), self.make
+                )
+        return self._kernels
 
 
 def certify(opening: AbstractContextManager[Judging], plans: Sequence[Plan], seed: int) -> Certificate:

@@ -7,20 +7,16 @@ which a solver of integer arithmetic seldom finds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 
-from kernelllm_judge.addresses.expressions import Node
-from kernelllm_judge.addresses.polynomials import Polynomial, Variable, polynomial, quotient
-
-NotNegative = Callable[[Polynomial], bool]
-"""Says whether a polynomial over sizes is known to be 0 or more."""
+from kernelllm_judge.addresses.polynomials import ONE, Polynomial, Signs, Variable, quotient
 
 ROUNDS = 64
 """Changes of the digits, at most."""
 
-ONE = Polynomial.constant(1)
+DEPTH = 5
+"""Conditions that are put together, at most."""
 
 
 @dataclass(frozen=True)
@@ -46,46 +42,53 @@ class Digits:
     """How many values each digit has, from 0 on; None: no end is known."""
     programs: set[Variable]
     """Digits that tell programs apart."""
-    not_negative: NotNegative
+    signs: Signs
     steps: list[object] = field(default_factory=list)
 
-    def change(self, renamed: dict[Variable, Polynomial]) -> None:
-        """Changes the digits as far as that goes, with some of them renamed before."""
-        self._replace(renamed)
+    def change(self) -> None:
+        """Changes the digits as far as that goes."""
+        self._replace({})
         for _ in range(ROUNDS):
             if not (self._cut() or self._split() or self._merge()):
                 break
 
-    def ends(self) -> tuple[Polynomial, Polynomial] | None:
-        """Returns the lowest and the highest offset; None where that is not found out."""
-        extents, offset = dict(self.extents), self.offset
-        for operation in sorted(offset.outer, key=repr):
-            if operation[0] == "rem":  # whatever of, it is less than the divisor
-                rest: Variable = ("rest", operation)
-                extents[rest] = operation[2]
-                whole = offset.factor(operation)
-                if whole is None:
-                    return None
-                offset = offset - whole * Polynomial.variable(operation) + whole * Polynomial.variable(rest)
-        low = high = offset
-        for variable, extent in extents.items():
-            factor = offset.factor(variable)
-            if factor is None or any(each in extents for each in factor.variables):
-                return None
-            if not factor.terms:
+    def implies(self, each: Polynomial, left: int = DEPTH) -> bool:
+        """Whether a polynomial is 0 or more wherever all conditions hold."""
+        if self.signs.not_negative(each):
+            return True
+        if not left:
+            return False
+        each = self.signs.without_quotients(each)
+        for guard in self.guards:
+            for variable in guard.outer & each.outer if guard else ():
+                assert guard is not None
+                factor, per = each.factor(variable), guard.factor(variable)
+                whole, rest = factor.divided(per) if factor and per else (Polynomial(), ONE)
+                # It is ``whole`` times something that is 0 or more, and what is left.
+                if not rest.terms and self.signs.not_negative(whole):
+                    without = replace(self, guards=[g for g in self.guards if g is not guard])
+                    if without.implies(each - whole * guard, left - 1):
+                        return True
+        for variable in sorted(each.outer, key=repr):
+            extent, factor = self.extents.get(variable), each.factor(variable)
+            if factor is None:
                 continue
-            none = factor * Polynomial.variable(variable)
-            low, high = low - none, high - none
-            if extent is None:
-                return None
-            last = factor * (extent - ONE)
-            if self.not_negative(factor):
-                high = high + last
-            elif self.not_negative(factor * Polynomial.constant(-1)):
-                low = low + last
-            else:
-                return None
-        return low, high
+            kind, down = variable[0], factor * Polynomial.constant(-1)
+            if kind in ("min", "max") and self.signs.not_negative(down if kind == "min" else factor):
+                # It is no more, or no less, than each of the two.
+                forms = [each + factor * (part - Polynomial.variable(variable)) for part in variable[1:3]]
+                return any(self.implies(form, left - 1) for form in forms)
+            if kind == "rem" and self.signs.divides(variable):
+                extent = variable[2]  # whatever it is the remainder of
+            elif variable not in self.extents:
+                continue
+            lowest = each - factor * Polynomial.variable(variable)
+            if extent is not None and self.signs.not_negative(down):
+                lowest = lowest + factor * (extent - ONE)
+            elif not self.signs.not_negative(factor):
+                continue
+            return self.implies(lowest, left)
+        return False
 
     def written(self) -> Written | None:
         """Returns how elements are taken; None where that is not found out, or programs may take the same ones."""
@@ -106,42 +109,28 @@ class Digits:
             return None
         span: Polynomial | None = ONE
         ends = [self.extents[variable] for variable in idle]
-        dense, left = all(end is not None and self.not_negative(end - ONE) for end in ends), dict(factors)
+        dense = all(end is not None and self.signs.not_negative(end - ONE) for end in ends)
+        left = dict(factors)
         while left:
             if span is None:
                 return None
+            if not self.programs & set(left) and not any(f.divided(span)[1].terms for f in left.values()):
+                dense = False  # whatever these are, the rest of a division by ``span`` tells programs apart
+                break
             exact = [v for v in left if left[v] == span]
-            after = exact or [v for v in left if self.not_negative(left[v] - span)]
+            after = exact or [v for v in left if self.signs.not_negative(left[v] - span)]
             if not after:
                 return None
             dense &= bool(exact)
             extent, factor = self.extents[after[0]], left.pop(after[0])
             span = None if extent is None else factor * extent
-        pending = [g for g in self.guards if g is None or not self._implied(g)]
+        pending = [g for g in self.guards if g is None or not replace(self, guards=[]).implies(g)]
         key = (*self.steps, self.offset, *sorted(map(repr, self.extents.items())))
         return Written(key, start, span if dense and not pending else None)
 
     def _is_one(self, variable: Variable) -> bool:
         extent = self.extents[variable]
-        return extent is not None and self.not_negative(ONE - extent)
-
-    def _implied(self, guard: Polynomial) -> bool:
-        """Whether a condition holds for all values of the digits: at their ends."""
-        lowest = guard
-        for variable, extent in self.extents.items():
-            factor = lowest.factor(variable)
-            if factor is None:
-                return False
-            if not factor.terms:
-                continue
-            rest = lowest - factor * Polynomial.variable(variable)
-            if self.not_negative(factor):
-                lowest = rest
-            elif extent is not None and self.not_negative(factor * Polynomial.constant(-1)):
-                lowest = rest + factor * (extent - ONE)
-            else:
-                return False
-        return self.not_negative(lowest)
+        return extent is not None and self.signs.not_negative(ONE - extent)
 
     def _cut(self) -> bool:
         """Applies a condition that bounds one digit."""
@@ -156,14 +145,14 @@ class Digits:
             if factor is None or factor.number is None or factor.number >= 0:
                 continue
             rest = guard - factor * Polynomial.variable(variable)
-            if not self.not_negative(rest):
+            if not self.signs.not_negative(rest):
                 continue
             bound = quotient("div", rest, Polynomial.constant(-factor.number)) + ONE
             extent = self.extents[variable]
-            if extent is None or self.not_negative(extent - bound):
+            if extent is None or self.signs.not_negative(extent - bound):
                 self.extents[variable] = bound
                 self.steps.append((variable, bound))
-            elif not self.not_negative(bound - extent):
+            elif not self.signs.not_negative(bound - extent):
                 continue
             del self.guards[number]
             return True
@@ -223,9 +212,9 @@ class Digits:
                     continue
                 extent = self.extents[inside[0]]
                 whole, rest = (Polynomial(), ONE) if extent is None else extent.divided(b)
-                if rest.terms or not self.not_negative(b - ONE):
+                if rest.terms or not self.signs.not_negative(b - ONE):
                     continue
-                high, low = ("high", inside[0], b), ("low", inside[0], b)
+                high, low = ("high", inside[0], b.terms), ("low", inside[0], b.terms)
                 del self.extents[inside[0]]
                 self.extents |= {high: whole, low: b}
                 if inside[0] in self.programs:
@@ -245,7 +234,7 @@ class Digits:
         if len(rest.terms) == 1 and whole.terms:
             [(key, number)] = rest.terms
             extent = self.extents.get(key[0]) if len(key) == 1 and number == 1 else None
-            if extent is not None and (extent == b or self.not_negative(b - extent)):
+            if extent is not None and (extent == b or self.signs.not_negative(b - extent)):
                 return whole if kind == "div" else rest
         return quotient(kind, a, b)
 
@@ -261,19 +250,3 @@ def _outer_factor(each: Polynomial, variable: Variable) -> Polynomial | None:
                 return None
             found[tuple(rest)] = value
     return Polynomial.of(found)
-
-
-def guards_of(guards: tuple[Node, ...], known: dict[Node, Polynomial]) -> list[Polynomial | None]:
-    """Returns conditions as polynomials that must be 0 or more."""
-    found: list[Polynomial | None] = []
-    for guard in guards:
-        if guard.kind == "lt":
-            found.append(polynomial(guard.inner[1], known) - polynomial(guard.inner[0], known) - ONE)
-        elif guard.kind == "le":
-            found.append(polynomial(guard.inner[1], known) - polynomial(guard.inner[0], known))
-        elif guard.kind == "eq":
-            difference = polynomial(guard.inner[1], known) - polynomial(guard.inner[0], known)
-            found += [difference, difference * Polynomial.constant(-1)]
-        else:
-            found.append(None)
-    return found

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 
 from kernelllm_judge.addresses.expressions import Expressions, Node
 
@@ -15,6 +15,7 @@ STEPS = tuple(1 << power for power in range(1, 18))
 """What a number of blocks is divided by."""
 
 Vector = tuple[int, ...]
+"""A number at all sizes."""
 
 
 class Formulas:
@@ -25,54 +26,50 @@ class Formulas:
         make: Expressions,
         leaves: Mapping[str, Node],
         sizes: Sequence[Mapping[str, int]],
-        complete: bool,
     ) -> None:
         """Prepares.
 
         Args:
             leaves: the dimensions that vary.
             sizes: those at which numbers are known.
-            complete: whether there are no others, so that any formula that holds at them is right.
         """
-        self.make, self.sizes, self.complete = make, sizes, complete
-        self._products: list[tuple[Vector, Node]] = []
-        names = list(leaves)
+        self.make = make
+        self._products: dict[Vector, Node] = {}
+        most = max(1, len(sizes) - 1)  # one is left to check a sum with
         for degree in range(DEGREE + 1):
-            for chosen in combinations_with_replacement(names, degree):
-                if len(self._products) >= max(1, len(sizes) - (0 if complete else 1)):
-                    break
+            for chosen in combinations_with_replacement(leaves, degree):
                 node, vector = make.constant(1), tuple(1 for _ in sizes)
                 for name in chosen:
                     node = make.make("mul", node, leaves[name])
                     vector = tuple(v * each[name] for v, each in zip(vector, sizes, strict=True))
-                if vector not in [v for v, _ in self._products]:
-                    self._products.append((vector, node))
-        self._known: dict[Vector, Node] = dict(self._products)
-        self._blocks: dict[Vector, Node] | None = None
+                if len(self._products) < most:
+                    self._products.setdefault(vector, node)
+        self._known = dict(self._products)
+        self._blocks: dict[Vector, Node] = {}
 
-    def learn(self, vectors: Sequence[Vector]) -> None:
-        """Finds the polynomials among some numbers, of which others may be blocks."""
+    def of(self, vectors: Sequence[Vector]) -> dict[Vector, Node]:
+        """Returns formulas for numbers, so far as they are found: for polynomials first, of which others are blocks."""
         for vector in vectors:
-            if vector not in self._known and (found := self._polynomial(vector)) is not None:
+            if vector not in self._known and (found := self._polynomial(vector)):
                 self._known[vector] = found
-
-    def of(self, vector: Vector) -> Node | None:
-        """Returns a formula for a number that is known at all sizes; None if none is found."""
-        if len(set(vector)) == 1:
-            return self.make.constant(vector[0])
-        if vector in self._known:
-            return self._known[vector]
-        self.learn([vector])
-        found = self._known.get(vector) or self._in_blocks(vector)
-        if found is not None:
-            self._known[vector] = found
-        return found
+        for step, (known, node) in product(STEPS, self._known.items()):  # small steps first: they divide more
+            blocks = tuple(-(-v // step) for v in known)
+            if len(set(blocks)) > 1:
+                above = self.make.make("add", node, self.make.constant(step - 1))
+                self._blocks.setdefault(blocks, self.make.make("div", above, self.make.constant(step)))
+        for vector in vectors:
+            if vector not in self._known and (found := next(self._in_blocks(vector), None)):
+                self._known[vector] = found
+        return self._known
 
     def _polynomial(self, vector: Vector) -> Node | None:
         """Solves for a sum of products of dimensions."""
-        rows = [[Fraction(v[i]) for v, _ in self._products] + [Fraction(x)] for i, x in enumerate(vector)]
+        if len(set(vector)) == 1:
+            return self.make.constant(vector[0])
+        columns = list(self._products)
+        rows = [[Fraction(v[i]) for v in columns] + [Fraction(x)] for i, x in enumerate(vector)]
         pivots: list[int] = []
-        for column in range(len(self._products)):
+        for column in range(len(columns)):
             top = len(pivots)
             found = next((r for r in range(top, len(rows)) if rows[r][column]), None)
             if found is None:
@@ -84,39 +81,29 @@ class Formulas:
                     rows[other] = [x - times * y for x, y in zip(rows[other], rows[top], strict=True)]
             pivots.append(column)
         rest = rows[len(pivots) :]
-        if any(row[-1] for row in rest) or not (rest or self.complete):
+        factors = [row[-1] for row in rows[: len(pivots)]]
+        if any(row[-1] for row in rest) or not rest:
+            return None
+        if any(factor.denominator != 1 for factor in factors):
             return None
         total = self.make.constant(0)
-        for column, row in zip(pivots, rows, strict=False):
-            if row[-1].denominator != 1:
-                return None
-            factor = self.make.constant(int(row[-1]))
-            term = self.make.make("mul", self._products[column][1], factor)
-            total = self.make.make("add", total, term) if factor.number else total
+        for column, factor in zip(pivots, factors, strict=True):
+            term = self.make.make("mul", self._products[columns[column]], self.make.constant(int(factor)))
+            total = self.make.make("add", total, term)
         return total
 
-    def _in_blocks(self, vector: Vector) -> Node | None:
-        """Finds a number of blocks, a product with one, or the smaller or larger of a polynomial and a constant."""
-        if self._blocks is None:
-            self._blocks = {}
-            for known, node in list(self._known.items()):
-                for step in STEPS:
-                    rounded = self.make.make("add", node, self.make.constant(step - 1))
-                    block = self.make.make("div", rounded, self.make.constant(step))
-                    blocks = tuple(-(-v // step) for v in known)
-                    if len(set(blocks)) > 1:
-                        self._blocks.setdefault(blocks, block)
-        if vector in self._blocks:
-            return self._blocks[vector]
+    def _in_blocks(self, vector: Vector) -> Iterator[Node]:
+        """Yields it as a number of blocks, a product with one, or the smaller or larger of a formula and a constant."""
         factors = {**self._known, **self._blocks}
+        if vector in factors:
+            yield factors[vector]
         for blocks, node in self._blocks.items():
             if all(b and v % b == 0 for v, b in zip(vector, blocks, strict=True)):
                 rest = tuple(v // b for v, b in zip(vector, blocks, strict=True))
                 other = self.make.constant(rest[0]) if len(set(rest)) == 1 else factors.get(rest)
                 if other is not None:
-                    return self.make.make("mul", other, node)
+                    yield self.make.make("mul", other, node)
         for kind, end, choose in (("min", max(vector), min), ("max", min(vector), max)):
             for known, node in factors.items():
                 if all(choose(k, end) == v for k, v in zip(known, vector, strict=True)):
-                    return self.make.make(kind, node, self.make.constant(end))
-        return None
+                    yield self.make.make(kind, node, self.make.constant(end))

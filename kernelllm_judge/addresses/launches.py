@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+from kernelllm_judge.core.records import Record, RecordError
 from kernelllm_judge.handle import WorkerDied
 
 LARGEST = 1 << 62
+INVALID = "its reply to `trace` is not a valid report"
 
 
 class Untraced(Exception):
@@ -16,85 +18,85 @@ class Untraced(Exception):
 
 
 @dataclass(frozen=True)
-class Pointed:
+class Pointed(Record):
     """Where a pointer among a launch's arguments points to."""
 
     storage: int
     offset: int
     """Bytes from the storage's start."""
-
-
-Argument = int | Pointed | None
-"""None: what no address should depend on, such as a float."""
+    size: int
+    """Bytes of an element."""
 
 
 @dataclass(frozen=True)
-class Launch:
+class Launch(Record):
     """One launch."""
 
     kernel: str
     grid: tuple[int, int, int]
-    arguments: tuple[Argument, ...]
+    arguments: tuple[int | Pointed | None, ...]
+    """None: what no address should depend on, such as a float."""
 
 
 @dataclass(frozen=True)
-class Output:
+class Output(Record):
     """Where an output lies."""
 
     name: str
     storage: int
     offset: int
     size: int
-    """Bytes of an element."""
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Run:
-    """One call, at certain sizes."""
+class Form(Record):
+    """One call. Sizes, offsets, strides, grids and scalars are what a report says, or their places in ``Run.numbers``."""
 
     launches: tuple[Launch, ...]
     outputs: tuple[Output, ...]
     bytes: tuple[int, ...]
     """Of each storage."""
-    unwritten: frozenset[int]
+    unwritten: tuple[int, ...]
     """Storages in which PyTorch has written nothing."""
     variants: int
     """How many configurations of autotuned kernels there are to follow."""
     more: bool
     """Whether there are more."""
 
-    @property
-    def key(self) -> tuple[object, ...]:
-        """Equal for runs that differ in numbers only."""
-        forms = [
-            (each.kernel, *(a.storage if isinstance(a, Pointed) else a is None for a in each.arguments))
-            for each in self.launches
-        ]
-        outputs = [(each.storage, len(each.shape), each.size) for each in self.outputs]
-        return (*forms, *outputs, len(self.bytes), self.unwritten, self.variants)
+    def changed(self, change: Callable[[int], int]) -> Form:
+        """Returns it with each number changed, always in the same order."""
 
-    @property
-    def numbers(self) -> list[int]:
-        """All numbers, in an order that is the same for runs with one ``key``."""
-        found = list(self.bytes)
-        for launch in self.launches:
-            found += launch.grid
-            for argument in launch.arguments:
-                found += [argument.offset] if isinstance(argument, Pointed) else []
-                found += [argument] if isinstance(argument, int) else []
-        for output in self.outputs:
-            found += [output.offset, *output.shape, *output.strides]
-        return found
+        def argument(value: int | Pointed | None) -> int | Pointed | None:
+            if isinstance(value, Pointed):
+                return replace(value, offset=change(value.offset))
+            return None if value is None else change(value)
+
+        def launch(each: Launch) -> Launch:
+            x, y, z = map(change, each.grid)
+            return replace(each, grid=(x, y, z), arguments=tuple(map(argument, each.arguments)))
+
+        def output(each: Output) -> Output:
+            shape, strides = tuple(map(change, each.shape)), tuple(map(change, each.strides))
+            return replace(each, offset=change(each.offset), shape=shape, strides=strides)
+
+        sizes = tuple(map(change, self.bytes))
+        return replace(
+            self,
+            bytes=sizes,
+            launches=tuple(map(launch, self.launches)),
+            outputs=tuple(map(output, self.outputs)),
+        )
 
 
-def _int(value: Any, low: int = -LARGEST) -> int:
-    if isinstance(value, bool):
-        return int(value)
-    if not isinstance(value, int) or not low <= value <= LARGEST:
-        raise WorkerDied("its reply to `trace` is not a valid report")
-    return value
+@dataclass(frozen=True)
+class Run:
+    """One call, at certain sizes."""
+
+    form: Form
+    """Equal for runs that differ in numbers only: holds places in ``numbers``."""
+    numbers: tuple[int, ...]
 
 
 def read(report: Any) -> Run:
@@ -105,57 +107,40 @@ def read(report: Any) -> Run:
         WorkerDied: the report has another form.
     """
     if isinstance(report, dict) and isinstance(report.get("error"), dict):
-        error = report["error"]
-        raise Untraced(
-            f"without values it fails: {str(error.get('type'))[:60]}: {str(error.get('message'))[:200]}"
-        )
+        kind, message = (str(report["error"].get(key)) for key in ("type", "message"))
+        raise Untraced(f"without values it fails: {kind[:60]}: {message[:200]}")
     try:
-        storages = tuple(_int(each, 0) for each in report["bytes"])
+        form = Form.from_json(report)
+    except (RecordError, TypeError, AttributeError):
+        raise WorkerDied(INVALID) from None
+    numbers: list[int] = []
 
-        def storage(value: Any) -> int:
-            number = _int(value, 0)
-            if number >= len(storages):
-                raise IndexError
-            return number
+    def take(number: int) -> int:
+        numbers.append(number)
+        return len(numbers) - 1
 
-        def argument(value: Any) -> Argument:
-            if isinstance(value, dict):
-                return Pointed(storage(value["storage"]), _int(value["offset"], 0))
-            return None if value is None else _int(value)
-
-        launches = tuple(
-            Launch(
-                str(each["kernel"]),
-                (_int(each["grid"][0], 0), _int(each["grid"][1], 0), _int(each["grid"][2], 0)),
-                tuple(map(argument, each["arguments"])),
-            )
-            for each in report["launches"]
-        )
-        outputs = tuple(
-            Output(
-                str(each["name"])[:80],
-                storage(each["storage"]),
-                _int(each["offset"], 0),
-                _int(each["size"], 1),
-                tuple(_int(size, 0) for size in each["shape"]),
-                tuple(_int(stride, 0) for stride in each["strides"]),
-            )
-            for each in report["outputs"]
-        )
-        unwritten = frozenset(map(storage, report["unwritten"]))
-        return Run(launches, outputs, storages, unwritten, _int(report["variants"], 1), bool(report["more"]))
-    except (KeyError, TypeError, IndexError, AttributeError):
-        raise WorkerDied("its reply to `trace` is not a valid report") from None
+    pointers = [each for launch in form.launches for each in launch.arguments if isinstance(each, Pointed)]
+    placed: list[Pointed | Output] = [*pointers, *form.outputs]
+    storages = [*form.unwritten, *(each.storage for each in placed)]
+    natural = [*form.bytes, *(count for launch in form.launches for count in launch.grid)]
+    natural += [size for output in form.outputs for size in (output.offset, *output.shape)]
+    run = Run(form.changed(take), tuple(numbers))
+    if (
+        not all(0 <= each < len(form.bytes) for each in storages)
+        or min([0, *natural, *(each.offset for each in pointers)]) < 0
+        or min([1, form.variants, *(each.size for each in placed)]) < 1
+        or any(abs(each) > LARGEST for each in numbers)
+    ):
+        raise WorkerDied(INVALID)
+    return run
 
 
 def texts_of(reply: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     """Returns the name and the intermediate code of each kernel that is new."""
     kernels = reply.get("kernels")
     if not isinstance(kernels, dict):
-        raise WorkerDied("its reply to `trace` is not a valid report")
-    found = {}
-    for key, each in kernels.items():
+        raise WorkerDied(INVALID)
+    for each in kernels.values():
         if not isinstance(each, dict) or not isinstance(each.get("text"), str):
-            raise WorkerDied("its reply to `trace` is not a valid report")
-        found[key] = str(each.get("name"))[:80], each["text"]
-    return found
+            raise WorkerDied(INVALID)
+    return {key: (str(each.get("name"))[:80], each["text"]) for key, each in kernels.items()}

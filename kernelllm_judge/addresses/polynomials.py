@@ -1,16 +1,19 @@
-"""Polynomials over the variables of an address, in which equal expressions look the same."""
+"""Polynomials over the variables of an address, in which equal expressions look the same, and their signs."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from kernelllm_judge.addresses.expressions import Node
+from kernelllm_judge.addresses.expressions import BOOLEAN, Node
 
 Variable = tuple[Any, ...]
 """A leaf, as ``("lane", 0)``, or an operation that is no polynomial, as ``("div", a, b)`` of two polynomials."""
+
+Range = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -115,17 +118,21 @@ class Polynomial:
                 return whole
         return None
 
-    def replaced(
-        self, by: Mapping[Variable, Polynomial], divide: Callable[[str, Polynomial, Polynomial], Polynomial]
-    ) -> Polynomial:
-        """Returns it with variables replaced; ``divide`` makes quotients and remainders."""
+    def substituted(self, by: Mapping[Variable, Polynomial]) -> Polynomial:
+        """Returns it with variables replaced, but not inside of operations."""
         total = Polynomial()
         for key, value in self.terms:
             product = Polynomial.constant(value)
             for variable in key:
-                product = product * _one_replaced(variable, by, divide)
+                product = product * by.get(variable, Polynomial.variable(variable))
             total = total + product
         return total
+
+    def replaced(
+        self, by: Mapping[Variable, Polynomial], divide: Callable[[str, Polynomial, Polynomial], Polynomial]
+    ) -> Polynomial:
+        """Returns it with variables replaced; ``divide`` makes quotients and remainders."""
+        return self.substituted({each: _one_replaced(each, by, divide) for each in self.outer})
 
     def operations(self) -> Iterator[Variable]:
         """Yields the quotients, remainders and others in it, inner ones first."""
@@ -135,6 +142,9 @@ class Polynomial:
                     yield from part.operations()
             if any(isinstance(part, Polynomial) for part in variable):
                 yield variable
+
+
+ONE = Polynomial.constant(1)
 
 
 def _one_replaced(
@@ -181,5 +191,91 @@ def polynomial(node: Node, known: dict[Node, Polynomial]) -> Polynomial:
                 case "wrap":
                     known[node] = inner[0]
                 case _:
-                    known[node] = Polynomial.variable((node.kind, *inner))
+                    known[node] = Polynomial.variable((node.kind, *inner, node.bits))
     return known[node]
+
+
+def guards_of(guard: Node, known: dict[Node, Polynomial]) -> list[Polynomial | None]:
+    """Returns a condition as polynomials that must be 0 or more; None: it has another form."""
+    if guard.kind not in ("lt", "le", "eq"):
+        return [None]
+    low, high = (polynomial(each, known) for each in guard.inner)
+    if guard.kind == "eq":
+        return [high - low, low - high]
+    return [high - low - ONE if guard.kind == "lt" else high - low]
+
+
+class Signs:
+    """Bounds polynomials, given the ranges of their variables."""
+
+    def __init__(self, ranges: Mapping[Variable, Range]) -> None:
+        """``ranges``: the lowest and the highest value of each leaf; others may be anything."""
+        self._ranges = dict(ranges)
+        self._signs: dict[Polynomial, bool] = {}
+
+    def of(self, each: Polynomial) -> Range:
+        """Returns bounds, infinite where nothing is known."""
+        low: float = 0
+        high: float = 0
+        for key, value in each.terms:
+            ends: Range = (value, value)
+            for variable in key:
+                products = [x * y if x and y else 0 for x in ends for y in self._of(variable)]
+                ends = min(products), max(products)
+            low, high = low + ends[0], high + ends[1]
+        return low, high
+
+    def _of(self, variable: Variable) -> Range:
+        if variable not in self._ranges:
+            kind = variable[0]
+            found: Range = (-math.inf, math.inf)
+            parts = [self.of(part) for part in variable if isinstance(part, Polynomial)]
+            if kind in ("div", "rem") and self.divides(variable):
+                (low, high), (least, most) = parts
+                found = 0 if most == math.inf else low // most, high if high == math.inf else high // least
+                found = found if kind == "div" else (0, min(high, most - 1))
+            elif kind in ("min", "max"):
+                choose = min if kind == "min" else max
+                found = choose(parts[0][0], parts[1][0]), choose(parts[0][1], parts[1][1])
+            elif kind == "if":
+                found = min(parts[1][0], parts[2][0]), max(parts[1][1], parts[2][1])
+            elif kind == "widen":
+                found = parts[0] if parts[0][0] >= 0 else (0, 2 ** variable[-1])
+            elif kind in BOOLEAN:
+                found = 0, 1
+            self._ranges[variable] = found
+        return self._ranges[variable]
+
+    def divides(self, operation: Variable) -> bool:
+        """Whether a quotient or remainder is that of a number that is not negative by a positive one."""
+        return self.not_negative(operation[1]) and self.not_negative(operation[2] - ONE)
+
+    def not_negative(self, each: Polynomial) -> bool:
+        """Whether a polynomial is known to be 0 or more."""
+        if each.number is not None:
+            return each.number >= 0
+        if each not in self._signs:
+            self._signs[each] = False  # while it is looked at
+            self._signs[each] = any(self.of(form)[0] >= 0 for form in self._forms(each))
+        return self._signs[each]
+
+    def without_quotients(self, each: Polynomial) -> Polynomial:
+        """Returns it with the products of a quotient and its divisor written as what is divided less the remainder."""
+        for operation in sorted(each.outer, key=repr):
+            if operation[0] == "div" and self.divides(operation):
+                _, a, b = operation
+                whole, _ = (each.factor(operation) or Polynomial()).divided(b)
+                each = each + whole * (a - quotient("rem", a, b) - b * Polynomial.variable(operation))
+        return each
+
+    def _forms(self, each: Polynomial) -> Iterator[Polynomial]:
+        """Yields it, also without quotients, and counted from the lowest values of variables."""
+        for form in dict.fromkeys((each, self.without_quotients(each))):
+            by = {}
+            for variable in form.outer:
+                low, high = self._of(variable)
+                if low and abs(low) < math.inf:
+                    self._ranges[rest := ("above", variable)] = (0, high - low)
+                    by[variable] = Polynomial.variable(rest) + Polynomial.constant(int(low))
+            yield form
+            yield form.substituted(by)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
 from kernelllm_judge.addresses.expressions import Expressions, Node, conjuncts
@@ -12,6 +13,20 @@ from kernelllm_judge.addresses.ttir import Block, Kernel, Operation, Unparsed, e
 CARRIED_BLOCKS = 64
 """Blocks of a kernel that jumps, at most."""
 
+NOWHERE = Node("constant")
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One loop around an access."""
+
+    count: Node
+    """How often it has run."""
+    times: Node
+    """How often it runs."""
+    bounds: tuple[Node, ...]
+    """Its counter's first value, its end, and the step."""
+
 
 @dataclass(frozen=True, eq=False)
 class Access:
@@ -19,30 +34,47 @@ class Access:
 
     kind: str
     """``load``, ``store`` or ``atomic``."""
-    pointer: Pointer
-    path: tuple[Node, ...]
-    """What holds where it is reached."""
-    masks: tuple[Node, ...]
+    base: int
+    """Which argument its pointer comes from; -1: not known."""
+    offset: Node
+    """Elements from where that points."""
+    size: int
+    """Bytes of an element."""
+    guards: tuple[Node, ...]
     """What holds for the elements that it takes."""
     shape: tuple[int, ...]
     """Of the block that it takes at once."""
-    loops: tuple[tuple[Node, Node], ...]
-    """The counts of the loops around it, each with how often that loop runs."""
+    loops: tuple[Loop, ...]
+    """Those around it, the outer ones first."""
     line: int
     value: Node | None = None
     """What is stored."""
     ordering: bool = False
     """Whether an atomic operation's result is used, so that programs may wait for each other."""
-
-    @property
-    def guards(self) -> tuple[Node, ...]:
-        """All that holds."""
-        return (*self.path, *self.masks)
+    storage: int = -1
+    """Of a launch: which of the call's it goes to; -1: not known."""
+    start: Node = NOWHERE
+    """Of a launch: bytes from the storage's first one to where the argument points."""
+    bytes: Node = NOWHERE
+    """Of the storage."""
 
     @property
     def exact(self) -> bool:
         """Whether all of it is known."""
-        return self.pointer.base >= 0 and self.pointer.offset.known and all(g.known for g in self.guards)
+        return self.storage >= 0 and self.offset.known and all(guard.known for guard in self.guards)
+
+    def changed(self, change: Callable[[Node], Node]) -> Access:
+        """Returns it with its expressions changed."""
+        return replace(
+            self,
+            offset=change(self.offset),
+            guards=tuple(made for guard in self.guards if not (made := change(guard)).value),
+            loops=tuple(
+                Loop(change(each.count), change(each.times), tuple(map(change, each.bounds)))
+                for each in self.loops
+            ),
+            value=self.value and change(self.value),
+        )
 
 
 @dataclass
@@ -52,7 +84,7 @@ class Walk:
     kernel: Kernel
     make: Expressions
     accesses: list[Access] = field(default_factory=list)
-    loops: list[tuple[Node, Node]] = field(default_factory=list)
+    loops: list[Loop] = field(default_factory=list)
     recording: bool = True
     ops: Operations = field(init=False)
 
@@ -156,14 +188,15 @@ class Walk:
                 op, [pointer, mask, *values[1:]], op.result_type.replace("!tt.ptr<", "")
             )
         if self.recording:
-            masks = tuple(conjuncts(mask))
             value = self.ops.node(values[1]) if kind == "store" else None
             used = kind == "atomic" and any(self._uses(op.results[0], block) for block in self.kernel.blocks)
             shape = shape_of(op.types.strip().lstrip("("))
             line, loops = self.kernel.line(op.place), tuple(self.loops)
             for conditions, each in pointer.alternatives(self.make):
-                where = (*path, *conditions)
-                self.accesses.append(Access(kind, each, where, masks, shape, loops, line, value, used))
+                guards = (*path, *conditions, *conjuncts(mask))
+                self.accesses.append(
+                    Access(kind, each.base, each.offset, each.size, guards, shape, loops, line, value, used)
+                )
 
     def _uses(self, name: str, block: Block) -> bool:
         return any(
@@ -201,10 +234,10 @@ class Walk:
         for result, value in zip(op.results, given, strict=True):
             env[result] = self._forgotten(value)
 
-    def _forgotten(self, value: Value) -> Value:
+    def _forgotten(self, value: Value, *others: Value) -> Value:
         if isinstance(value, Pointer):
             return Pointer(-1, self.make.unknown(), value.size)
-        return self.make.unknown([value], value.bits)
+        return self.make.unknown([value, *map(self.ops.node, others)], value.bits)
 
     def _for(self, op: Operation, env: dict[str, Value], path: tuple[Node, ...]) -> None:
         make = self.make
@@ -233,14 +266,10 @@ class Walk:
             self._step(leaf, value, before, [count, *map(self.ops.node, leaves)])
             for leaf, value in zip(leaves, given, strict=True)
         ]
-        times = make.make(
-            "div",
-            make.make("sub", make.make("add", high, step), make.make("add", low, make.constant(1))),
-            step,
-        )
-        times = make.make("max", times, make.constant(0))
+        span = make.make("sub", make.make("add", high, step), make.make("add", low, make.constant(1)))
+        times = make.make("max", make.make("div", span, step), make.constant(0))
         carried = [self._after(a, s, count, g) for a, s, g in zip(start, steps, given, strict=True)]
-        self.loops.append((count, times))
+        self.loops.append(Loop(count, times, (low, high, step)))
         self._inner(op.regions[0], {**env, **inside, **dict(zip(names, carried, strict=True))}, reached)
         self.loops.pop()
         for result, a, s, g in zip(op.results, start, steps, given, strict=True):
@@ -271,9 +300,7 @@ class Walk:
         """Returns what a carried value is after so many times."""
         node = self.ops.node(start)
         if step is None:
-            if isinstance(start, Pointer):
-                return Pointer(-1, self.make.unknown(), start.size)
-            return self.make.unknown([start, self.ops.node(given)], start.bits)
+            return self._forgotten(start, given)
         bits = 64 if isinstance(start, Pointer) else node.bits
         moved = self.make.make("mul", times, step, bits=bits)
         after = self.make.make("add", node, moved, bits=bits)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise, product
+from itertools import islice, pairwise, product
 from typing import Any
 
 import torch
@@ -24,6 +25,9 @@ ONCE = 2.0
 
 INSIDE = 6
 """Sizes inside a part that are tried besides its corners."""
+
+BLOCK = 1024
+"""Which a kernel's blocks divide, mostly."""
 
 Sizes = tuple[int, ...]
 
@@ -107,43 +111,25 @@ class Survey:
     def key(self, sizes: Sizes) -> object:
         """Equal at sizes where launches differ in numbers only."""
         run = self.runs[sizes]
-        return run if isinstance(run, str) else run.key
-
-    def parts(self, own: Sizes) -> list[Part]:
-        """Divides the domain: along each dimension, where launches change with the others at ``own``. The part of ``own`` comes first."""
-        ranges = list(self.ranges.values())
-        lines: list[list[int]] = []
-        for axis, (low, high) in enumerate(ranges):
-            powers = [1 << power for power in range(high.bit_length())]
-            near = {low, high, own[axis], *(p + step for p in powers for step in (0, 1))}
-            lines.append(sorted(each for each in near if low <= each <= high))
-        self.run([_with(own, axis, size) for axis, line in enumerate(lines) for size in line])
-        ends = []
-        gaps = [(a, x, y) for a, line in enumerate(lines) for x, y in pairwise(line)]
-        gaps = [gap for gap in gaps if self._differ(own, *gap)]
-        while any(y - x > 1 for _, x, y in gaps):
-            self.run([_with(own, axis, (x + y) // 2) for axis, x, y in gaps])
-            gaps = [half for gap in gaps for half in _halves(*gap) if self._differ(own, *half)]
-        for axis, (low, high) in enumerate(ranges):
-            starts = [low, *sorted(y for a, _, y in gaps if a == axis)]
-            ends.append([(x, y - 1) for x, y in zip(starts, [*starts[1:], high + 1], strict=True)])
-        every = list(product(*ends))
-        return sorted(every, key=lambda part: not contains(part, own))
+        return run if isinstance(run, str) else run.form
 
     def split(self, part: Part) -> list[Part]:
-        """Divides a part at one of whose edges launches change; an empty list if none is found."""
-        corners = list(product(*part))
-        self.run(corners)
-        for corner in corners:
-            for axis, (low, high) in enumerate(part):
-                if corner[axis] != low or low == high or not self._differ(corner, axis, low, high):
-                    continue
-                while high - low > 1:
-                    middle = (low + high) // 2
-                    self.run([_with(corner, axis, middle)])
-                    low, high = (low, middle) if self._differ(corner, axis, low, middle) else (middle, high)
-                first, last = part[axis]
-                return [(*part[:axis], ends, *part[axis + 1 :]) for ends in ((first, low), (high, last))]
+        """Divides a part where launches change along one of its edges; an empty list if none is found."""
+        for axis, (low, high) in enumerate(part):
+            powers = [1 << power for power in range(high.bit_length())]
+            near = {low, high, *(p + step for p in powers for step in (0, 1))}
+            line = sorted(each for each in near if low <= each <= high)
+            for corner in zip(*part, strict=True):
+                self.run([_with(corner, axis, size) for size in line])
+                for first, last in pairwise(line):
+                    if not self._differ(corner, axis, first, last):
+                        continue
+                    while last - first > 1:
+                        middle = (first + last) // 2
+                        self.run([_with(corner, axis, middle)])
+                        changed = self._differ(corner, axis, first, middle)
+                        first, last = (first, middle) if changed else (middle, last)
+                    return [(*part[:axis], ends, *part[axis + 1 :]) for ends in ((low, first), (last, high))]
         return []
 
     def _differ(self, own: Sizes, axis: int, first: int, second: int) -> bool:
@@ -154,26 +140,17 @@ def _with(sizes: Sizes, axis: int, size: int) -> Sizes:
     return (*sizes[:axis], size, *sizes[axis + 1 :])
 
 
-def _halves(axis: int, low: int, high: int) -> Iterator[tuple[int, int, int]]:
-    middle = (low + high) // 2
-    if high - low <= 1:
-        yield axis, low, high
-    else:
-        yield from ((axis, low, middle), (axis, middle, high))
-
-
-def contains(part: Sequence[tuple[int, int]], sizes: Sizes) -> bool:
-    """Whether sizes lie in a part of the domain."""
-    return all(low <= size <= high for (low, high), size in zip(part, sizes, strict=True))
-
-
-def tried(part: Sequence[tuple[int, int]], rng: random.Random) -> tuple[list[Sizes], bool]:
+def tried(part: Part, rng: random.Random) -> tuple[list[Sizes], bool]:
     """Returns the sizes of a part that are tried, and whether there are no others in it."""
-    count = 1
-    for low, high in part:
-        count *= high - low + 1
-    if count <= 8:
+    if math.prod(high - low + 1 for low, high in part) <= 8:
         return list(product(*(range(low, high + 1) for low, high in part))), True
-    corners = list(product(*((low, high) if low < high else (low,) for low, high in part)))[:16]
+    corners = islice(product(*(dict.fromkeys(ends) for ends in part)), 16)
     inner = {tuple(rng.randint(low, high) for low, high in part) for _ in range(INSIDE + len(part))}
     return list(dict.fromkeys([*corners, *sorted(inner)])), False
+
+
+def around_blocks(part: Part) -> list[Sizes]:
+    """Returns sizes of a part that fill blocks of kernels exactly, and the next larger ones."""
+    whole = tuple(max(low, min(high, BLOCK)) for low, high in part)
+    above = [_with(whole, axis, min(whole[axis] + 1, high)) for axis, (_, high) in enumerate(part)]
+    return [whole, *above]

@@ -14,7 +14,7 @@ _RESULTS = re.compile(r"^(%[\w$.-]+)(?::(\d+))? = ")
 _OPERATION = re.compile(r'^"?([a-z_]+\.[\w.]+|[a-z_]+)"?')
 _LOCATION = re.compile(r"\s*loc\((.*)\)$")
 _ALIAS = re.compile(r"^(#loc\d*) = loc\((.*)\)$")
-_PLACE = re.compile(r'"([^"]*)":(\d+):\d+')
+_PLACE = re.compile(r'"([^"]*)":(\d+):\d+|#loc\d*')
 _BLOCK = re.compile(r"^\^(bb\d+)(?:\((.*)\))?:")
 _SUCCESSOR = re.compile(r"\^(bb\d+)(?:\(([^:()]*):[^()]*\))?")
 _ATTRIBUTES = re.compile(r"<?\{[^{}]*\}>?")
@@ -97,33 +97,15 @@ class Kernel:
     aliases: dict[str, str]
 
     def line(self, place: str) -> int:
-        """Returns the line of the kernel's source that an operation stands for; 0 where that is not known."""
+        """Returns the line of the kernel's source that an operation stands for, or else of a function's; 0: not known."""
+        places, lines = [place], list[tuple[bool, int]]()
         for _ in range(64):
-            if place.startswith("#loc"):
-                place = self.aliases.get(place, "")
-            elif found := re.match(r"callsite\((.*) at (#loc\d*)\)$", place):
-                inner = self._file(found[1])
-                place = found[1] if inner.endswith("kernel_module.py") else found[2]
-            elif found := re.match(r'(?:"[^"]*"\(|fused(?:<[^>]*>)?\[)(#loc\d*|[^\])]*\))', place):
-                place = found[1]
-            elif found := _PLACE.match(place):
-                return int(found[2])
-            else:
-                return 0
-        return 0
-
-    def _file(self, place: str) -> str:
-        for _ in range(16):
-            if found := _PLACE.match(place):
-                return found[1]
-            inner = re.search(r"#loc\d*", self.aliases.get(place, "") if place.startswith("#") else place)
-            text = self.aliases.get(place, place)
-            if found := _PLACE.match(text):
-                return found[1]
-            if inner is None:
-                return ""
-            place = inner[0]
-        return ""
+            if places:
+                place = places.pop()
+                found = list(_PLACE.finditer(self.aliases.get(place, place)))
+                lines += [(each[1].endswith("kernel_module.py"), int(each[2])) for each in found if each[2]]
+                places += [each[0] for each in reversed(found) if not each[2]]
+        return next((line for own, line in lines if own), lines[0][1] if lines else 0)
 
 
 def parse(text: str) -> Kernel:

@@ -241,7 +241,7 @@ def _describe(run: Run, kind: Any, value: Any, given: list[Any]) -> None:
         given.append(run.place(value))
     elif isinstance(getattr(value, "base", None), torch.Tensor) and hasattr(value, "block_shape"):
         sizes, strides = [list(map(int, each)) for each in (value.shape, value.strides)]
-        given += [run.place(value.base), *sizes, *strides, False, False, *sizes, *strides]
+        given += [run.place(value.base), *sizes, *strides, 0, 0, *sizes, *strides]
     elif isinstance(getattr(value, "base", None), torch.Tensor):  # triton.reinterpret
         given.append(run.place(value.base))
     else:

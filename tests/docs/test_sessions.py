@@ -32,7 +32,7 @@ def project(tmp_path):
 def test_the_tutorial_from_the_wheels_to_production(tmp_path):
     folders = ("kernelllm_runtime", "kernelllm_judge", ".")
     runtime, *others = (build(ROOT / folder, tmp_path / "wheels" / folder) for folder in folders)
-    needed = ("pytest", "cloudpickle", "filelock", "nvidia-ml-py", "rich", "ruff", "z3-solver")
+    needed = ("pytest", "cloudpickle", "filelock", "nvidia-ml-py", "rich", "ruff")
     python = environment(tmp_path / "development", (*TORCH, *needed), runtime, *others)
     environment(tmp_path / "production", TORCH, runtime)
     project = tmp_path / "project"

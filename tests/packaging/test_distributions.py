@@ -48,7 +48,7 @@ def test_the_runtime_imports_only_the_standard_library_and_torch() -> None:
 
 def test_the_judge_imports_only_what_it_requires() -> None:
     ours = {"kernelllm_judge", "kernelllm_runtime"}
-    assert imports("kernelllm_judge") == {*ours, "pynvml", "torch", "triton", "numpy", "z3"}
+    assert imports("kernelllm_judge") == {*ours, "pynvml", "torch", "triton", "numpy"}
 
 
 def imports(folder: str) -> set[str]:
@@ -216,7 +216,7 @@ assert not {name.partition(".")[0] for name in sys.modules} & {"pytest", "_pytes
 @pytest.mark.slow
 def test_a_pair_is_judged_where_only_torch_the_judge_and_the_runtime_are_installed(tmp_path: Path) -> None:
     built = [build(ROOT / folder, tmp_path / folder) for folder in SIBLINGS]
-    python = environment(tmp_path / "alone", (*TORCH, "nvidia-ml-py", "z3-solver"), *built)
+    python = environment(tmp_path / "alone", (*TORCH, "nvidia-ml-py"), *built)
     absent = (
         "import importlib.util as u; print([u.find_spec(n) for n in ('pytest', 'pytest_kernelllm', 'rich')])"
     )
