@@ -71,7 +71,7 @@ def _result(
         state = _adopted(adopted) if right else f"[red]adopted kernel fails:[/] {_why(adopted)}"
         if stale:
             state = "[red]adopted kernel is stale:[/] the module changed, and the original runs"
-        state = ", ".join(filter(None, [state, right and _lacking(outcomes)]))
+        state = ", ".join(filter(None, [state, _lacking(outcomes) if right else ""]))
         return f"{state}; patch" if patch else state
     if (winner := best(outcomes)) is not None:
         asked = winner.verdict.sizes_asked if winner.verdict else ""
