@@ -17,6 +17,7 @@ from kernelllm_judge.beside import Beside, compile_all, require_compiled, saniti
 from kernelllm_judge.constructors import Constructors
 from kernelllm_judge.core.measured import CaseTime, Measured
 from kernelllm_judge.core.records import (
+    LACKS,
     SIZES_ASKED,
     BaselineChoice,
     Candidate,
@@ -269,6 +270,8 @@ class Judge:
                 check = next(c for c in findings.checks if c.name == "discriminating inputs")
                 raise Decision("inconclusive", "correctness", check.detail)
             if findings.undecided:
+                if not on_gpu:
+                    findings.checks.append(Check(LACKS, True, None, None, "a GPU"))
                 raise Decision("inconclusive", "correctness", findings.undecided)
             examine_decisions(judging, candidate.source, plans, self.rules, self._timer, beside)
             if timed:

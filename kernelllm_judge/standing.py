@@ -129,6 +129,8 @@ def standing(verdict: Verdict, changes: Sequence[Change] = CHANGES) -> Standing:
     # Before rules had versions a verdict named none: it passed the first one of each.
     since = [c for c in changes if c.version > verdict.versions.get(c.name, 0)]
     for change in _here(since, verdict):
+        if verdict.lacks:
+            return Standing(False, f"it was undecided, and {change.name} has changed: {change.why}")
         concerned = verdict.correct if change.moves == "stricter" else _rejected_by(verdict, change.name)
         if concerned and not (change.moves == "stricter" and change.name == verdict.rule):
             what = "accepted" if verdict.accepted else "rejected"

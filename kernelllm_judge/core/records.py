@@ -101,6 +101,8 @@ class Candidate(Record):
         return program_name(self.source)
 
 
+LACKS = "lacks"
+"""Name of the check that says what an inconclusive verdict waits for, such as ``a GPU``."""
 MAPPED = "names mapped"
 """Name of the check whose detail is ``Verdict.mapped``."""
 
@@ -295,6 +297,11 @@ class Verdict(Record):
     def sizes_asked(self) -> str:
         """How far it reaches, in one sentence, where it reaches less far than the target declares; else empty."""
         return self._detail(SIZES_ASKED)
+
+    @property
+    def lacks(self) -> str:
+        """What would decide an inconclusive verdict and is missing in its environment; empty where trying again might."""
+        return self._detail(LACKS)
 
     @property
     def mapped(self) -> str:

@@ -68,6 +68,7 @@ def _result(
         state = _adopted(adopted) if right else f"[red]adopted kernel fails:[/] {_why(adopted)}"
         if stale:
             state = "[red]adopted kernel is stale:[/] the module changed, and the original runs"
+        state = ", ".join(filter(None, [state, _lacking(outcomes) if right else ""]))
         return f"{state}; patch" if patch else state
     if (winner := best(outcomes)) is not None:
         asked = winner.verdict.sizes_asked if winner.verdict else ""
@@ -75,8 +76,15 @@ def _result(
         notes = next((t.note for t in timing if t.note), "") if timing else untimed
         if winner.repaired:
             notes = ", ".join(filter(None, [f"repaired in round {winner.repaired}", notes]))
+        notes = ", ".join(filter(None, [notes, _lacking(outcomes)]))
         return f"[green]{'patch' if patch else 'verified'}[/]" + (f", {notes}" if notes else "")
     return _why(nearest(outcomes))
+
+
+def _lacking(outcomes: Sequence[Outcome]) -> str:
+    """Says how many candidates do not count because something is missing here, such as ``1 undecided without a GPU``."""
+    missing = Counter(o.verdict.lacks for o in outcomes if o.verdict and o.verdict.lacks)
+    return ", ".join(f"{count} undecided without {what}" for what, count in missing.items())
 
 
 def _adopted(outcome: Outcome) -> str:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kernelllm_judge.core.records import Environment, Verdict
+from kernelllm_judge.core.records import LACKS, Check, Environment, Verdict
 from kernelllm_judge.rules.catalog import RULES
 from kernelllm_judge.rules.rule import seed_of
 from kernelllm_judge.standing import (
@@ -153,3 +153,9 @@ REFUSED = {
 @pytest.mark.parametrize(("rule", "before", "changes", "why"), REFUSED.values(), ids=REFUSED)
 def test_what_only_a_newer_rule_refuses_is_told_from_a_fault(rule, before, changes, why) -> None:
     assert newly_refused(given(rule), before, changes) == why
+
+
+def test_what_is_undecided_is_judged_again_once_any_rule_changed():
+    found = replace(given(), verdict="inconclusive", checks=(Check(LACKS, True, None, None, "a GPU"),))
+    assert standing(found, ()).stands
+    assert not standing(found, (LOOSER,)).stands and not standing(found, (STRICTER,)).stands

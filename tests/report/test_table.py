@@ -1,8 +1,11 @@
 """The closing table names every target so that nobody confuses two."""
 
+from dataclasses import replace
+
+import pytest
 from pages import GPU, timing, verdict
 
-from kernelllm_judge.core.records import Target
+from kernelllm_judge.core.records import ADOPTED, LACKS, Check, Target
 from pytest_kernelllm.core.outcome import CandidateId, Outcome
 from pytest_kernelllm.report.table import render_table
 
@@ -42,3 +45,13 @@ def test_of_wrong_candidates_the_first_says_why():
     outcomes = [Outcome(TARGET, CandidateId("files", i), None, each) for i, each in enumerate(found)]
     row = " ".join(render_table(outcomes, {}, 200, False).split())
     assert row.endswith("Norm 0/2 – – – output 0 is wrong")
+
+
+@pytest.mark.parametrize("identity", [CandidateId("files", 0), ADOPTED])
+def test_the_row_says_why_a_candidate_does_not_count(identity):
+    right = Outcome(TARGET, identity, None, verdict())
+    open_one = verdict("inconclusive", "in TF32 that much is right, so the verdict needs a GPU")
+    open_one = replace(open_one, checks=(Check(LACKS, True, None, None, "a GPU"),))
+    outcomes = [right, Outcome(TARGET, CandidateId("files", 1), None, open_one)]
+    row = " ".join(render_table(outcomes, {}, 200, False).split())
+    assert "Norm 1/2" in row and row.endswith("1 undecided without a GPU")

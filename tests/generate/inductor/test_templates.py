@@ -251,6 +251,7 @@ def test_where_settings_allow_tf32_it_is_one_product_and_the_verdict_needs_a_gpu
     _, verdict = judge_as_shipped(judge, candidate, Criteria(live, timing=False))
     assert verdict.verdict == "inconclusive"
     assert "in TF32, which PyTorch's settings allow here, that much is right" in verdict.reason
+    assert verdict.lacks == "a GPU"
 
 
 def test_a_kernel_in_tf32_that_breaks_another_rule_is_rejected(judge: Judge) -> None:
