@@ -1,9 +1,8 @@
 """Requires that every operation of a candidate's kernels matters: with another result, an output must be wrong somewhere.
 
 What may be anything without any probe showing it was judged by none: a term that is 0 at all probes, and large where nobody
-looked. As in mutation testing (DeMillo, Lipton and Sayward, 1978), each operation on floats gets another result in Triton's
-interpreter, minus twice its own, and each sum loses a constant; one call in which an output or a gradient is then wrong
-settles it.
+looked. As in mutation testing (DeMillo, Lipton and Sayward, 1978), each operation gets another result in Triton's interpreter,
+a smaller multiple of its own, and each sum loses a constant; one call in which an output or a gradient is then wrong settles it.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kernelllm_judge.core.records import Check
 from kernelllm_judge.coverage.device import is_place
 from kernelllm_judge.findings import Decision, OriginalError
 from kernelllm_judge.handle import WorkerDied
@@ -35,14 +35,14 @@ MOST = 1024
 class Mutant:
     """An operation with another result."""
 
-    site: tuple[Any, ...]
-    """What identifies it to the worker: the kernel, the places, the innermost first, and the operation."""
+    operation: tuple[Any, ...]
+    """What identifies it to the worker: the kernel, the places, the innermost first, and its name."""
     scaled: bool
-    """Whether the result is minus twice its own; otherwise a constant is not added."""
+    """Whether the result is a smaller multiple of its own; otherwise a constant is not added."""
 
     def describe(self, source: str) -> str:
         """Says what made no difference: ``line 14: `tl.exp(-d * d)` made no difference``."""
-        line, start, end = self.site[1][0]
+        line, start, end = self.operation[1][0]
         lines = source.splitlines()
         text = lines[line - 1] if 0 < line <= len(lines) else ""
         shown = (text[start:end] if end > start else text).strip()[:120]
@@ -71,33 +71,41 @@ class Mutants:
                         continue  # such values are not asked of it, so nothing can be told there
                     for mutant in list(self.alive):
                         if time.monotonic() > end:
+                            self._give_up()
                             return
                         if self._is_told(prepared, mutant, backward):
                             del self.alive[mutant]
 
+    def _give_up(self) -> None:
+        """Notes how many operations there was no time for. What is slow here may be right, and is no worse than before."""
+        detail = f"there was no time to examine {len(self.alive)} of {len(self.known)} operations"
+        self.judging.findings.checks.append(Check("operations that matter", True, None, None, detail))
+        self.alive.clear()
+
     def _list(self, prepared: PreparedProbe, backward: bool) -> bool:
         """Adds the operations that a probe reaches; returns whether its outputs are right without any mutant."""
-        reply, right = self._run(prepared, backward, {"values": True})
-        for site, added in _read(reply.get("sites", [])):
+        reply, right = self._run(prepared, backward, {})
+        for operation, added in _read(reply.get("mutable", [])):
             for scaled in (True, False) if added else (True,):
-                if (mutant := Mutant(site, scaled)) not in self.known:
+                if (mutant := Mutant(operation, scaled)) not in self.known:
                     self.known.add(mutant)
                     self.alive[mutant] = None
         return right
 
     def _is_told(self, prepared: PreparedProbe, mutant: Mutant, backward: bool) -> bool:
         """Whether an output or a gradient is wrong with a mutant."""
-        kernel, places, kind = mutant.site
-        site = [kernel, [list(place) for place in places], kind, None]
-        sites = {"forced": {"site": site, "outcome": mutant.scaled}, "values": True}
-        reply, right = self._run(prepared, backward, sites)
-        return not right and ("error" in reply or bool(reply.get("forced")))
+        kernel, places, name = mutant.operation
+        named = [kernel, [list(place) for place in places], name]
+        reply, right = self._run(prepared, backward, {"operation": named, "scaled": mutant.scaled})
+        return not right and (
+            "error" in reply or reply.get("fault") is not None or reply.get("mutated") is True
+        )
 
     def _run(
-        self, prepared: PreparedProbe, backward: bool, sites: dict[str, Any]
+        self, prepared: PreparedProbe, backward: bool, mutant: dict[str, Any]
     ) -> tuple[dict[str, Any], bool]:
         judging = self.judging
-        request: dict[str, Any] = {"how": "sanitized", "all_configurations": False, "sites": sites}
+        request: dict[str, Any] = {"how": "sanitized", "all_configurations": False, "mutant": mutant}
         if backward:
             gradients = judging.references.gradients(prepared)
             uploading = upload_backward(judging, prepared, gradients, gradients.names)
@@ -114,18 +122,18 @@ class Mutants:
         return reply, right and (not backward or gradients_pass(judging, uploading))
 
 
-def _read(sites: Any) -> Iterator[tuple[tuple[Any, ...], bool]]:
+def _read(found: Any) -> Iterator[tuple[tuple[Any, ...], bool]]:
     """Reads a worker's report of operations: what identifies each, and whether a constant is added."""
-    if not isinstance(sites, list):
+    if not isinstance(found, list):
         raise WorkerDied("its reply to `run` is not a valid report")
-    if len(sites) > MOST:
+    if len(found) > MOST:
         raise Decision("inconclusive", "correctness", f"its kernels have more than {MOST} operations")
-    for each in sites:
+    for each in found:
         match each:
-            case {"site": [str(kernel), [_, *_] as places, str(kind), _], "added": bool(added)} if all(
+            case {"operation": [str(kernel), [_, *_] as places, str(name)], "added": bool(added)} if all(
                 map(is_place, places)
             ):
-                yield (kernel, tuple((line, start, end) for line, start, end in places), kind), added
+                yield (kernel, tuple((line, start, end) for line, start, end in places), name), added
             case _:
                 raise WorkerDied("its reply to `run` is not a valid report")
 

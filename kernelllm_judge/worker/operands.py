@@ -79,12 +79,12 @@ small to be seen stays so."""
 def mutated(result: Any) -> np.ndarray:
     """Returns other values for an operation's result: a multiple of each, so that 0 stays 0."""
     if not result.dtype.scalar.is_floating():
-        return np.negative(result.data)
+        return np.asarray(np.negative(result.data))
     values = float32(result).data
     factors = np.resize(np.asarray(FACTORS, values.dtype), values.size).reshape(values.shape)
     with np.errstate(all="ignore"):
         found = values * factors
-    return narrow(found) if result.dtype.scalar == tl.bfloat16 else found
+    return np.asarray(narrow(found) if result.dtype.scalar == tl.bfloat16 else found)
 
 
 def varying(operands: Any) -> Any:

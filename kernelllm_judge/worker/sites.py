@@ -10,7 +10,7 @@ import contextlib
 import math
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
 
@@ -31,17 +31,7 @@ from kernelllm_judge.worker.dependence import (
     relevant,
 )
 from kernelllm_judge.worker.gpu_semantics import float32
-from kernelllm_judge.worker.operands import (
-    finite,
-    flattened,
-    has_mutants,
-    is_end,
-    lost,
-    may_lose,
-    mutated,
-    ordinary,
-    varying,
-)
+from kernelllm_judge.worker.operands import finite, is_end, lost, may_lose, ordinary
 from kernelllm_judge.worker.spans import settled, span
 
 MOST_THRESHOLDS = 8
@@ -56,29 +46,13 @@ MOST_FORCED = 1 << 18
 MOST_SITES = 512
 """Sites that are recorded."""
 
-UNCHANGED = frozenset(
-    {
-        "load",
-        "masked_load",
-        "tensor_pointer_load",
-        "descriptor_load",
-        "fp_ext",
-        "fp_trunc",
-        "fp_to_fp",
-        "select",
-        "bitcast",
-    }
-    | {"splat", "unsplat", "expand_dims", "broadcast", "reshape", "trans", "join", "cat", "split", "gather"}
-)
-"""Operations whose results are values that there were before."""
-
 COMPARISONS = {"EQ": "==", "NE": "!=", "LT": "<", "LE": "<=", "GT": ">", "GE": ">="}
 
 _LIBRARY = frozenset({tl.standard.__file__, tl.random.__file__})
 """Files of functions that Triton brings along, whose decisions are not the candidate's."""
 
 
-@dataclass(eq=False)
+@dataclass
 class Site:
     """One decision: a place in the source, as it is reached through the calls of one kernel."""
 
@@ -88,15 +62,11 @@ class Site:
     kind: str
     kinds: int
     threshold: float | None
-    added: bool = False
-    """Whether a constant is added to what is loaded."""
     yes: bool = False
     no: bool = False
     near: tuple[float, float] | None = None
     """The operands of this call that lie nearest to each other."""
     looks: int = 0
-    uses: set[Site | None] = field(default_factory=set)
-    """Of an operation on floats those that its result goes into; None stands for what is none, such as a store."""
 
     def see(self, outcomes: Any, lanes: np.ndarray | None) -> None:
         """Notes outcomes of elements that count."""
@@ -123,7 +93,7 @@ class Site:
 
     def named(self) -> list[Any]:
         """Returns what identifies the site, as JSON."""
-        places = [_position(code, at) for code, at in self.places[:8]]
+        places = [position(code, at) for code, at in self.places[:8]]
         return [self.kernel, places, self.kind, self.threshold]
 
     def report(self) -> dict[str, Any]:
@@ -135,12 +105,7 @@ class Site:
             "yes": self.yes,
             "no": self.no,
             "near": self.near,
-            "added": self.added,
         }
-
-
-COMPARED = Site("", (), "comparison", 0, None)
-"""Stands for comparisons."""
 
 
 class Sites:
@@ -155,25 +120,13 @@ class Sites:
         self._kernel = ""
         self._forced: Site | None = None
         self._outcome = False
-        self._values = False
         self.times = 0
         """How often a decision was forced in the last call."""
-
-    def operations(self) -> list[dict[str, Any]]:
-        """Returns the operations on floats as JSON, but those of which only decisions are made."""
-        found = {site for site in self._sites.values() if site.kind.startswith("value")}
-        deciding, before = set(found), 0
-        while len(deciding) != before:
-            before = len(deciding)
-            deciding = {site for site in deciding if site.uses and site.uses <= {COMPARED, *deciding}}
-        return [site.report() for site in found - deciding]
 
     def report(self) -> list[dict[str, Any]]:
         """Returns all decisions as JSON, those told apart by too many constants as one."""
         found: dict[tuple[Any, ...], Site] = {}
         for (place, constant), site in self._sites.items():
-            if site.kind.startswith("value"):
-                continue
             many = len(self._thresholds[place]) > MOST_THRESHOLDS
             first = found.setdefault((place, None if many else constant), site)
             if first is not site:
@@ -181,17 +134,16 @@ class Sites:
         return [site.report() for site in found.values()]
 
     @contextlib.contextmanager
-    def recording(self, forced: dict[str, Any] | None = None, *, values: bool = False) -> Iterator[None]:
-        """A context in which launches are recorded, ``values`` as well; or one site, given by what identifies it, has one outcome
-        for all elements. The result of an operation on floats is then another one, or lacks the constant that is added."""
-        self._forced, self.times, self._values = None, 0, values
+    def recording(self, forced: dict[str, Any] | None = None) -> Iterator[None]:
+        """A context in which launches are recorded; or one site, given by what identifies it, has one outcome for all elements."""
+        self._forced, self.times = None, 0
         if forced:
             named = (site for site in self._sites.values() if site.named() == forced["site"])
             self._forced, self._outcome = next(named, None), forced["outcome"]
-        for site in () if forced or values else self._sites.values():
+        for site in () if forced else self._sites.values():
             site.near, site.looks, site.yes, site.no = None, 0, False, False
         patched = [
-            *patches(self._note_of, self._value("reduce", None) if values else None),
+            *patches(self._note_of, self._reduced()),
             (interpreter.GridExecutor, "__call__", self._launch(interpreter.GridExecutor.__call__)),
             (tl.tensor, "__bool__", self._condition(tl.tensor.__bool__)),
             (language, "note_numbers", self._numbers),
@@ -227,54 +179,33 @@ class Sites:
             notes[name] = self._comparison(COMPARISONS[name[-2:]])
         elif name[:3] in ("max", "min"):
             notes[name] = self._extreme(name[:3])
-        note = notes.get(name)
-        return self._value(name, note) if self._values else note
+        return notes.get(name)
 
-    def _value(self, name: str, before: Note | None) -> Note:
-        """Returns what notes an operation on numbers, and changes its result where that is asked."""
+    def _reduced(self) -> Note | None:
+        """Returns what is called after reductions and scans."""
+        return None
 
-        def note(result: Any, kinds: int, lanes: Any, *operands: Any) -> tuple[int, Any]:
-            if before is not None:
-                kinds, lanes = before(result, kinds, lanes, *operands)
-            handles = [each for each in flattened(operands) if type(each) is TensorHandle]
-            makers = frozenset().union(*(each.makers for each in handles))
-            if name in UNCHANGED:
-                for each in flattened((result,)):
-                    each.makers |= makers
-                return kinds, lanes
-            site = None
-            if (
-                relevant(kinds)
-                and has_mutants(result, kinds)
-                and (site := self._site(f"value {name}", kinds))
-            ):
-                result.makers = frozenset({site})
-                rest = varying(operands) if name in ("fadd", "fsub") else None
-                site.added = site.added or rest is not None
-                if site is self._forced and self._outcome:
-                    result.data = mutated(result)
-                elif site is self._forced and rest is not None:
-                    result.data = np.broadcast_to(rest.data, result.data.shape).astype(result.data.dtype)
-            for maker in makers if self._forced is None else ():
-                maker.uses.add(COMPARED if name[:4] in ("icmp", "fcmp") else site)
-            return kinds, lanes
+    def _places(self, *, library: bool = False) -> tuple[tuple[CodeType, int], ...]:
+        """Returns where the operation that runs stands, the innermost place first; nothing where that is not the candidate's.
 
-        return note
-
-    def _site(self, kind: str, kinds: int, constant: Any = None) -> Site | None:
-        """Returns the site of the operation that runs; None where it is none of the candidate's, or settled."""
+        ``library`` also gives places from which functions of Triton's library were called.
+        """
         frame: FrameType | None = sys._getframe(1)
-        places = []
+        places: list[tuple[CodeType, int]] = []
         while frame is not None:
             code = frame.f_code
             if code.co_filename == self._file:
                 places.append((code, frame.f_lasti))
                 if code is self._entry:
-                    break
-            elif not places and code.co_filename in _LIBRARY and not kind.startswith("value"):
-                return None
+                    return tuple(places)
+            elif not places and not library and code.co_filename in _LIBRARY:
+                return ()
             frame = frame.f_back
-        if frame is None or not places:
+        return ()
+
+    def _site(self, kind: str, kinds: int, constant: Any = None) -> Site | None:
+        """Returns the site of the operation that runs; None where it is none of the candidate's, or settled."""
+        if not (places := self._places()):
             return None
         place = (self._kernel, kind, *places)
         number = constant
@@ -292,11 +223,11 @@ class Sites:
             if number is not None and type(constant) is TensorHandle:
                 threshold = float(float32(constant).data.flat[0])
             bound = threshold if threshold is not None and math.isfinite(threshold) else None
-            site = Site(self._kernel, tuple(places), kind, kinds, bound)
+            site = Site(self._kernel, places, kind, kinds, bound)
             self._sites[place, number] = site
         if self._forced is not None:
             self.times += site is self._forced
-            if self.times > MOST_FORCED and not kind.startswith("value"):
+            if self.times > MOST_FORCED:
                 raise RuntimeError("a loop does not end where its condition is forced")
             return site if site is self._forced else None
         return None if site.yes and (site.no or kind == "cast") else site
@@ -420,7 +351,7 @@ class Sites:
         return condition
 
 
-def _position(code: CodeType, at: int) -> list[int]:
+def position(code: CodeType, at: int) -> list[int]:
     """Returns line, column and last column of an instruction; they count from where the function's source was taken out."""
     line, last, column, end = list(code.co_positions())[at // 2]
     return [line or 0, column or 0, (end or 0) if line == last else -1]

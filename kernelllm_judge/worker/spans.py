@@ -29,18 +29,15 @@ def span(value: Any) -> Span:
     """Returns the bounds of an operand: of a constant its own, otherwise those of its operation or dtype."""
     if type(value) is not TensorHandle:
         return (value, value) if type(value) in (bool, int, float) else (-math.inf, math.inf)
-    if value.span is None:
-        if (
-            not value.kinds
-            and value.data.dtype.kind in "biuf"
-            and value.data.size
-            and value.dtype is not tl.bfloat16
-        ):
-            low, high = value.data.min().item(), value.data.max().item()
-            value.span = (low, high) if low <= high else _of_dtype(value)
-        else:
-            value.span = _of_dtype(value)
-    return value.span
+    if value.span is not None:
+        return value.span  # type: ignore[no-any-return]
+    value.span = _of_dtype(value)
+    data = value.data
+    if not value.kinds and data.size and data.dtype.kind in "biuf" and value.dtype.scalar is not tl.bfloat16:
+        low, high = data.min().item(), data.max().item()
+        if low <= high:
+            value.span = low, high
+    return value.span  # type: ignore[no-any-return]
 
 
 def settled(sign: str, a: Any, b: Any) -> bool:

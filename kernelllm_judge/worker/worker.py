@@ -271,19 +271,21 @@ class Worker:
     @contextlib.contextmanager
     def _recorded(self, request: dict[str, Any], report: dict[str, Any]) -> Iterator[None]:
         """A context that adds what kernels decided to ``report``, if the request asks for it."""
-        if "sites" not in request:
+        if not {"sites", "mutant"} & request.keys():
             yield
             return
-        from kernelllm_judge.worker.sites import Sites
+        from kernelllm_judge.worker.operations import Operations
 
-        self.sites = self.sites or Sites(str(self.directory / "kernel_module.py"))
-        forced, values = request["sites"].get("forced"), request["sites"].get("values", False)
-        with self.sites.recording(forced, values=values):
+        self.sites = sites = self.sites or Operations(str(self.directory / "kernel_module.py"))
+        if (mutant := request.get("mutant")) is not None:
+            with sites.tracking(mutant):
+                yield
+            report |= {"mutated": sites.mutated} if mutant else {"mutable": sites.found()}
+            return
+        forced = request["sites"].get("forced")
+        with sites.recording(forced):
             yield
-        if forced:
-            report["forced"] = self.sites.times
-        else:
-            report["sites"] = self.sites.operations() if values else self.sites.report()
+        report |= {"forced": sites.times} if forced else {"sites": sites.report()}
 
     @contextlib.contextmanager
     def _sanitized(
