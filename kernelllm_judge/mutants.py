@@ -2,7 +2,8 @@
 
 What may be anything without any probe showing it was judged by none: a term that is 0 at all probes, and large where nobody
 looked. As in mutation testing (DeMillo, Lipton and Sayward, 1978), each operation gets another result in Triton's interpreter,
-a smaller multiple of its own, and each sum loses a constant; one call in which an output or a gradient is then wrong settles it.
+a smaller multiple of its own, and each sum loses a constant; one call in which an output, a gradient or an updated buffer is
+then wrong, or farther from float64 than the candidate's own, settles it. A term that only adds an error can do neither.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
+
 from kernelllm_judge.core.records import Check
 from kernelllm_judge.coverage.device import is_place
 from kernelllm_judge.findings import Decision, OriginalError
@@ -20,8 +23,9 @@ from kernelllm_judge.handle import WorkerDied
 from kernelllm_judge.plans import Plan
 from kernelllm_judge.run.backward import gradients_pass, upload_backward
 from kernelllm_judge.run.call import Judging, poison, upload
-from kernelllm_judge.run.comparison import outputs_pass
+from kernelllm_judge.run.comparison import outputs_pass, updates_pass
 from kernelllm_judge.truth.acceptance import Unasked
+from kernelllm_judge.truth.numerics import Expected
 from kernelllm_judge.truth.prepared import PreparedProbe
 from kernelllm_judge.truth.probes import Probe, elements
 
@@ -29,6 +33,9 @@ RULE = "operations"
 
 MOST = 1024
 """Operations of a candidate that are examined; one with more is undecided."""
+
+FARTHER = 1.5
+"""Times the candidate's own distance from float64, mean or largest, beyond which a mutant is told from it."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +74,14 @@ class Mutants:
             with contextlib.suppress(Unasked, OriginalError):
                 prepared = self.judging.references.prepare(probe)
                 for backward in (False, True) if grad else (False,):
-                    if not self._list(prepared, backward):
+                    own = self._list(prepared, backward)
+                    if not own.right:
                         continue  # such values are not asked of it, so nothing can be told there
                     for mutant in list(self.alive):
                         if time.monotonic() > end:
                             self._give_up()
                             return
-                        if self._is_told(prepared, mutant, backward):
+                        if self._is_told(prepared, mutant, backward, own):
                             del self.alive[mutant]
 
     def _give_up(self) -> None:
@@ -82,28 +90,27 @@ class Mutants:
         self.judging.findings.checks.append(Check("operations that matter", True, None, None, detail))
         self.alive.clear()
 
-    def _list(self, prepared: PreparedProbe, backward: bool) -> bool:
-        """Adds the operations that a probe reaches; returns whether its outputs are right without any mutant."""
-        reply, right = self._run(prepared, backward, {})
-        for operation, added in _read(reply.get("mutable", [])):
+    def _list(self, prepared: PreparedProbe, backward: bool) -> _Seen:
+        """Adds the operations that a probe reaches; returns what it shows without any mutant."""
+        seen = self._run(prepared, backward, {})
+        for operation, added in _read(seen.reply.get("mutable", [])):
             for scaled in (True, False) if added else (True,):
                 if (mutant := Mutant(operation, scaled)) not in self.known:
                     self.known.add(mutant)
                     self.alive[mutant] = None
-        return right
+        return seen
 
-    def _is_told(self, prepared: PreparedProbe, mutant: Mutant, backward: bool) -> bool:
-        """Whether an output or a gradient is wrong with a mutant."""
+    def _is_told(self, prepared: PreparedProbe, mutant: Mutant, backward: bool, own: _Seen) -> bool:
         kernel, places, name = mutant.operation
         named = [kernel, [list(place) for place in places], name]
-        reply, right = self._run(prepared, backward, {"operation": named, "scaled": mutant.scaled})
-        return not right and (
-            "error" in reply or reply.get("fault") is not None or reply.get("mutated") is True
-        )
+        seen = self._run(prepared, backward, {"operation": named, "scaled": mutant.scaled})
+        if "error" in seen.reply or seen.reply.get("fault") is not None:
+            return True
+        pairs = zip(seen.errors, own.errors, strict=True)
+        farther = any(error > FARTHER * before for error, before in pairs)
+        return seen.reply.get("mutated") is True and (farther or not seen.right)
 
-    def _run(
-        self, prepared: PreparedProbe, backward: bool, mutant: dict[str, Any]
-    ) -> tuple[dict[str, Any], bool]:
+    def _run(self, prepared: PreparedProbe, backward: bool, mutant: dict[str, Any]) -> _Seen:
         judging = self.judging
         request: dict[str, Any] = {"how": "sanitized", "all_configurations": False, "mutant": mutant}
         if backward:
@@ -117,9 +124,39 @@ class Mutants:
         descriptions = [description for _, description in uploaded.outputs]
         reply = judging.worker.request("run", inputs=uploaded.arguments, outputs=descriptions, **request)
         if "error" in reply or reply.get("fault") is not None:
-            return reply, False
-        right = outputs_pass(judging, uploaded, prepared)
-        return reply, right and (not backward or gradients_pass(judging, uploading))
+            return _Seen(reply, False)
+        right = outputs_pass(judging, uploaded, prepared) and updates_pass(judging, uploaded, prepared)
+        found = [(buffer, prepared.expected, i) for i, (buffer, _) in enumerate(uploaded.outputs)]
+        updated = prepared.updates
+        found += [(uploaded.state[n], updated.expected, i) for i, n in enumerate(updated.names)]
+        if backward:
+            right = right and gradients_pass(judging, uploading)
+            found += [(buffer, gradients.expected, i) for i, buffer in enumerate(uploading.written)]
+        return _Seen(reply, right, tuple(error for each in found for error in _errors(*each)))
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What a call shows."""
+
+    reply: dict[str, Any]
+    right: bool
+    errors: tuple[float, ...] = ()
+    """Mean and largest distances from float64, of each output, updated buffer and gradient."""
+
+
+def _errors(found: torch.Tensor, expected: Any, leaf: int) -> tuple[float, float]:
+    """Returns mean and largest distance from float64, relative to the magnitude of each element; 0 where none is measured."""
+    if not found.is_floating_point() or not isinstance(expected, Expected):
+        return 0.0, 0.0
+    exact = expected.exact[leaf].double()
+    distance = (found.double() - exact).abs()
+    finite = distance.isfinite()
+    if not bool(finite.any()):
+        return 0.0, 0.0
+    exact = exact[finite].abs()
+    relative = distance[finite] / (exact + 1e-3 * exact.mean() + 1e-30)
+    return float(relative.mean()), float(relative.max())
 
 
 def _read(found: Any) -> Iterator[tuple[tuple[Any, ...], bool]]:

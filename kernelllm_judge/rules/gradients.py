@@ -13,7 +13,7 @@ from kernelllm_judge.rules.rule import Rule, SupportedCase
 from kernelllm_judge.run.backward import check_gradients, run_backward
 from kernelllm_judge.run.call import ProbeRun
 from kernelllm_judge.run.comparison import check_outputs, check_updates
-from kernelllm_judge.truth.gradients import LAYOUTS, PARAMETER
+from kernelllm_judge.truth.gradients import INCOMING, PARAMETER
 from kernelllm_judge.truth.probes import Probe
 
 FROZEN = 4
@@ -40,13 +40,13 @@ class GradientsRule(Rule):
     """Gradients of inputs and parameters are right, for targets marked ``backward=True``."""
 
     name = "gradients"
-    says = "gradients are right, where the target asks for them, however those of its outputs lie in memory"
+    says = "gradients are right, where the target asks for them, however those of its outputs lie in memory, and however large they are"
 
     def probes(self, supported: SupportedCase) -> Iterable[Probe]:
-        """Returns one probe for each layout of the gradients of outputs."""
+        """Returns one probe for each kind of gradients of outputs."""
         sizes = stress_sizes(supported)
-        for number, layout in enumerate(LAYOUTS if supported.case.domain.grad else ()):
-            yield supported.probe(self.name, sizes, self.seed + number, incoming=layout)
+        for number, kind in enumerate(INCOMING if supported.case.domain.grad else ()):
+            yield supported.probe(self.name, sizes, self.seed + number, incoming=kind)
 
     def check_run(self, run: ProbeRun) -> None:
         """Runs the probe again with its backward pass, and compares the gradients."""

@@ -13,7 +13,7 @@ from kernelllm_judge.run.comparison import check_outputs
 from kernelllm_judge.shared import leaves
 from kernelllm_judge.truth import exhaust
 from kernelllm_judge.truth.probes import Probe, elements, fit, rows
-from kernelllm_judge.truth.stress import PLANTED, WHOLE_HALVES
+from kernelllm_judge.truth.stress import MASKED, PLANTED, WHOLE_HALVES
 from kernelllm_judge.truth.variations import NAMED, OTHERS_FOR_FIXED, OUT_OF_RANGE, REPEATED
 from kernelllm_judge.truth.weights import ACROSS_ONE, NEGATIVE, SIGNED, WITH_NAN
 
@@ -115,11 +115,11 @@ class Stress(KindsRule):
     name = "stress"
     says = (
         "outputs are right for all 65,536 values of 16-bit inputs, and a million of wider ones, where each depends on one element; "
-        "elsewhere for scaled, shifted, negative, zero, sparse, equal and extreme inputs"
+        "elsewhere for scaled, shifted, negative, zero, sparse, equal, extreme and masked inputs"
     )
 
     mixed: tuple[str, ...] = (
-        *("×0.0001", "×10000", "shifted", "negative", WHOLE_HALVES, "mixed-row", "low-row"),
+        *("×0.0001", "×10000", "shifted", "negative", WHOLE_HALVES, "mixed-row", "low-row", MASKED),
     )
     """Kinds of stress (``truth.stress.TRANSFORMS``) where outputs depend on several elements."""
 

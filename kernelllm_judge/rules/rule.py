@@ -65,7 +65,7 @@ class SupportedCase:
             perturbed: attributes set to another value.
             values: the kind of those values.
             state: the kind of weights, see ``Probe.state``.
-            incoming: how gradients of outputs lie in memory, see ``Probe.incoming``.
+            incoming: what kind of gradients outputs get, see ``Probe.incoming``.
         """
         weights = self.seed + min(number, self.policy.seeds - 1)
         seed = self.seed + number

@@ -179,6 +179,15 @@ def outputs_pass(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe) 
     )
 
 
+def updates_pass(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe) -> bool:
+    """Whether every buffer that the original updates is right, without recording checks."""
+    expected, how = prepared.updates.expected, (judging.references.policy, judging.references.tolerance)
+    return all(
+        numerics.compare(uploaded.state[name], expected, i, *how).passed
+        for i, name in enumerate(prepared.updates.names)
+    )
+
+
 def _unseen(
     judging: Judging, prepared: PreparedProbe, outputs: Sequence[torch.Tensor], sampled: bool
 ) -> dict[Mark, slice]:

@@ -90,7 +90,7 @@ _LANGUAGE = """
     PropagateNan TRITON_MAX_TENSOR_NUMEL abs add advance arange argmax argmin associative_scan assume atomic_add
     atomic_and atomic_cas atomic_max atomic_min atomic_or atomic_xchg atomic_xor bfloat16 bitonic_merge
     block_type broadcast broadcast_to cast cat cdiv ceil clamp condition const constexpr cos cumprod cumsum
-    debug_barrier device_assert device_print div_rn dot dot_scaled dtype erf exp exp2 expand_dims fdiv flip
+    debug_barrier device_assert div_rn dot dot_scaled dtype erf exp exp2 expand_dims fdiv flip
     float16 float32 float64 float8e4b15 float8e4b8 float8e4nv float8e5 float8e5b16 floor fma full gather
     histogram int1 int16 int32 int64 int8 interleave join load load_tensor_descriptor log log2 make_block_ptr
     make_tensor_descriptor max max_constancy max_contiguous maximum min minimum mul multiple_of num_programs

@@ -87,7 +87,7 @@ def expected_gradients(
     Args:
         module: the original, with the probe's weights. Left unchanged.
         perturbations: functions from ``calls.perturbation``.
-        incoming: how the gradients of outputs lie in memory, a key of ``LAYOUTS``; empty: contiguous.
+        incoming: how the gradients of outputs lie in memory, a key of ``INCOMING``; empty: contiguous and of usual size.
         further: arguments with other last digits, at which honest errors are measured as well.
 
     Raises:
@@ -251,7 +251,7 @@ def _output_gradients(leaves: list[Any], seed: int, incoming: str) -> list[torch
     """Returns random gradients for the leaves that require one; of several, for every other one under each of ``LAYOUTS``."""
     into: list[torch.Tensor | None] = []
     used = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
-    if incoming and len(used) > 1:
+    if incoming in LAYOUTS and len(used) > 1:
         used = used[list(LAYOUTS).index(incoming) :: len(LAYOUTS)]
     for i, leaf in enumerate(leaves):
         if i not in used:
@@ -259,7 +259,7 @@ def _output_gradients(leaves: list[Any], seed: int, incoming: str) -> list[torch
             continue
         generator = torch.Generator(leaf.device).manual_seed(SEED + seed + i)
         drawn = torch.randn(leaf.shape, generator=generator, device=leaf.device).to(leaf.dtype)
-        into.append(LAYOUTS[incoming](drawn) if incoming else drawn)
+        into.append(INCOMING[incoming](drawn) if incoming else drawn)
     return into
 
 
@@ -279,11 +279,25 @@ def _transposed(drawn: torch.Tensor) -> torch.Tensor:
     return around[..., 0].permute(order)
 
 
+def _scaled(power: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Returns what multiplies by a power of two, which changes no other digit; by less in float16, which has no room for it."""
+    return lambda drawn: drawn * 2.0 ** (power // 2 if drawn.dtype == torch.float16 else power)
+
+
+def _few(drawn: torch.Tensor) -> torch.Tensor:
+    return torch.where(torch.arange(drawn.numel(), device=drawn.device).view(drawn.shape) % 7 == 6, drawn, 0)
+
+
 LAYOUTS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = MappingProxyType(
     {"expanded": _expanded, "transposed": _transposed}
 )
 """How gradients of outputs may lie in memory: one number with strides of 0, as ``sum`` gives, or the first
 dimension innermost, with every second element left out."""
+
+INCOMING: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = MappingProxyType(
+    {**LAYOUTS, "small": _scaled(-20), "large": _scaled(16), "sparse": _few}
+)
+"""All kinds of gradients of outputs: as small as those of a mean, as large as where losses are scaled, and mostly 0."""
 
 
 def flat(tensor: torch.Tensor) -> torch.Tensor:

@@ -28,7 +28,7 @@ from kernelllm_judge.truth.originals import Modules, Originals
 from kernelllm_judge.truth.prepared import PreparedProbe, Updates, bytes_of, form_of, tensors_of_call
 from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.probes import Subject as Subject
-from kernelllm_judge.truth.stress import PLANTED
+from kernelllm_judge.truth.stress import MASKED, PLANTED
 from kernelllm_judge.truth.truth import Truth
 from kernelllm_judge.truth.unsupported import (
     original_errors,
@@ -42,6 +42,9 @@ SMALL = 64 * 1024 * 1024
 
 CLOSE = 16
 """Most probes of which what was found out at more expense is cached."""
+
+MOST_MASKED = 1e6
+"""Largest output of an original that masks its rows; of one that computes with the masking numbers, they may overflow."""
 
 
 class ReferenceOutputs:
@@ -271,6 +274,9 @@ class ReferenceOutputs:
         other = self._inputs.other(modules.perturbed, probe, changes, drawn) if enough_memory else None
         trivial = self._truth.passing_trivial(modules.perturbed, arguments, expected, other, enough_memory)
         updates = Updates(names, after[0]) if names else Updates()
+        leaves = [leaf for leaf in (*original, *updates.expected.original) if leaf.is_floating_point()]
+        if probe.stress == MASKED and not all(bool((leaf.abs() <= MOST_MASKED).all()) for leaf in leaves):
+            raise Unasked("the original's outputs follow what rows are masked with")
         if names and not closely:
             self._refuse_hidden(modules, probe, updates)
 

@@ -58,7 +58,7 @@ class Probe:
     state: str = ""
     """Kind of weights, see ``truth.weights``; empty: near those that the module is built with."""
     incoming: str = ""
-    """How the gradients of outputs lie in memory, a key of ``gradients.LAYOUTS``; empty: contiguous."""
+    """What kind of gradients outputs get, a key of ``gradients.INCOMING``; empty: contiguous, of usual size."""
     weights: int | None = None
     """Seed of the module's weights; None: ``seed``. Probes that share weights are prepared faster."""
     rule: str = "values"

@@ -24,6 +24,9 @@ SEEN = 1 << 22
 WHOLE_HALVES = "half-integer"
 """Name of the change to multiples of one half: where functions have steps, and rounding has ties."""
 
+MASKED = "masked"
+"""Name of the change to rows that are masked, in whole or in part, as models do before a softmax."""
+
 NAN, UP, DOWN = math.nan, math.inf, -math.inf
 PLANTED: MappingProxyType[str, tuple[tuple[float, ...], ...]] = MappingProxyType(
     {
@@ -99,6 +102,16 @@ def _sparse(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
     return torch.where(draw < max(1 / 16, 4 / rows.shape[1]), rows, 0.0)
 
 
+def _filled(value: float, share: float) -> Transform:
+    """Returns a transform that gives a share of a row a value, or the least finite number of its dtype if that is larger."""
+
+    def filled(rows: Rows, generator: torch.Generator, largest: float) -> Rows:
+        draw = torch.rand(rows.shape, generator=generator, device=rows.device)
+        return torch.where(draw < share, max(value, -largest), rows)
+
+    return filled
+
+
 def _mixture(*ways: str) -> Transform:
     """Returns a transform that changes each row in one way, as many ways as there are rows, in this order."""
 
@@ -141,11 +154,19 @@ TRANSFORMS: MappingProxyType[str, Transform] = MappingProxyType(
         "low-row": _mixture(
             *("far negative", "negative", "zero", "very negative", "equal-row", "subnormal", "")
         ),
+        MASKED: _mixture("least", "partly least", "filled", "partly filled", ""),
     }
 )
 """How the rows of each real-valued input are changed, by name, as in "sparse inputs"."""
 
 _WAYS: MappingProxyType[str, Transform] = MappingProxyType(
-    {**TRANSFORMS, "×1000": lambda rows, *_: rows * 1e3}
+    {
+        **TRANSFORMS,
+        "×1000": lambda rows, *_: rows * 1e3,
+        "least": _filled(-math.inf, 1.0),
+        "partly least": _filled(-math.inf, 0.5),
+        "filled": _filled(-1e9, 1.0),
+        "partly filled": _filled(-1e9, 0.5),
+    }
 )
 """What mixtures are made of."""

@@ -19,6 +19,8 @@ NUMBERS, WHOLE, TRUTHS = 1, 2, 4
 """What a value depends on: loaded floats, loaded integers, loaded booleans…"""
 PLACED, GIVEN = 8, 16
 """…program ids and ranges, scalar arguments…"""
+DECIDED = 32
+"""…and comparisons of integers such as labels, counts and places, which often guard against what cannot be."""
 
 LOADED = NUMBERS | WHOLE | TRUTHS
 

@@ -96,15 +96,18 @@ def varying(operands: Any) -> Any:
     return (a if constant is b else b) if np.any(constant.data) else None
 
 
-def has_mutants(result: Any, kinds: int) -> bool:
-    """Whether an operation's result are numbers other than addresses: floats, or integers of what is loaded.
+def has_mutants(name: str, result: Any, kinds: int) -> bool:
+    """Whether the result of an operation, given by its name, are numbers: floats, or integers of what is loaded.
 
-    Results of comparisons have the type of what is compared.
+    Truth values may have the type of what is compared, and be integers after a choice.
     """
     if type(result) is not TensorHandle or result.data.dtype.kind == "b":
         return False
     dtype = result.dtype.scalar
-    return bool(dtype.is_floating() or (dtype.is_int() and kinds & LOADED))
+    if dtype.is_floating():
+        return True
+    truth = name in ("and", "or", "xor") and bool((result.data | 1 == 1).all())
+    return bool(dtype.is_int() and dtype.int_bitwidth > 1 and kinds & LOADED and not truth)
 
 
 def flattened(operands: Iterable[Any]) -> Iterator[Any]:

@@ -109,7 +109,8 @@ class Operations(Sites):
                     each.makers |= makers
                 return kinds, lanes
             made = None
-            if relevant(kinds) and has_mutants(result, kinds) and (made := self._made(name)):
+            counts = relevant(kinds) and has_mutants(name, result, kinds)
+            if counts and (made := self._made(name)):
                 result.makers = frozenset({made})
                 rest = varying(operands) if name in ("fadd", "fsub") else None
                 made.added = made.added or rest is not None

@@ -21,6 +21,7 @@ from triton.runtime.interpreter import TensorHandle
 
 from kernelllm_judge.worker import language
 from kernelllm_judge.worker.dependence import (
+    DECIDED,
     GIVEN,
     LOADED,
     PLACED,
@@ -102,6 +103,7 @@ class Site:
             "site": self.named(),
             "given": not self.kinds & LOADED,
             "whole": self.kinds & LOADED == WHOLE,
+            "decided": bool(self.kinds & DECIDED),
             "yes": self.yes,
             "no": self.no,
             "near": self.near,
@@ -242,6 +244,8 @@ class Sites:
 
     def _comparison(self, sign: str) -> Note:
         def note(result: Any, kinds: int, lanes: Any, a: Any, b: Any) -> tuple[int, Any]:
+            if kinds & LOADED and a.data.dtype.kind in "iu":
+                kinds |= DECIDED
             ends = is_end(a) or is_end(b)
             if ends and sign not in ("==", "!="):
                 return kinds & PLACED, lanes  # nothing lies beyond
