@@ -126,23 +126,25 @@ def _asked(
     supports: Sequence[Domain], cases: Sequence[Case], *, on_gpu: bool, adopted: bool
 ) -> tuple[Domain, ...]:
     """Returns what is asked of each domain; raises ``Decision`` as ``make_plans`` does."""
+    asked = []
     for number, support in enumerate(supports, 1):
         refusals = [f"{case.name}: {why}" for case in cases if (why := beyond(support, case))]
-        if len(refusals) == len(cases):
+        within = next((case for case in cases if not beyond(support, case)), None)
+        if within is None:
             reason = f"domain {number} of its SUPPORTS lies within none of the target's cases ({'; '.join(refusals)})"
             raise Decision("rejected", "static check", reason, "supports")
-    asked = tuple(supports if on_gpu else map(interpretable, supports))
-    for number, (support, within) in enumerate(zip(supports, asked, strict=True), 1):
-        if support != within and not adopted:
-            sizes = in_words({k: high for k, (_, high) in within.dims.items() if high < support.dims[k][1]})
+        asked.append(support if on_gpu else interpretable(support, within))
+        if support != asked[-1] and not adopted:
+            cut = asked[-1].dims
+            sizes = in_words({k: high for k, (_, high) in cut.items() if high < support.dims[k][1]})
             reason = f"domain {number} of its SUPPORTS has larger sizes than are asked without a GPU: {sizes} at most"
             raise Decision("rejected", "static check", reason, "supports")
-    return asked
+    return tuple(asked)
 
 
 def sizes_asked(plans: Sequence[Plan]) -> str:
     """Says up to which sizes a candidate is judged in Triton's interpreter; empty if it is as far as the target declares."""
-    cut = [plan for plan in plans if interpretable(plan.case.domain) != plan.case.domain]
+    cut = [plan for plan in plans if interpretable(plan.case.domain, plan.case) != plan.case.domain]
     ends = {in_words({name: high for name, (_, high) in plan.ranges.items()}) for plan in cut}
     return f"sizes up to {' or '.join(sorted(ends))} were asked here; a GPU asks more" if ends else ""
 

@@ -34,11 +34,12 @@ INTERPRETED_ROWS = 1 << 6
 """…and most rows of an input: kernels run a program or more for each, one after the other in Triton's interpreter."""
 
 
-def interpretable(domain: Domain) -> Domain:
+def interpretable(domain: Domain, case: Case) -> Domain:
     """Cuts a domain down to the sizes that ship where Triton's interpreter judges: it is asked about the largest ones.
 
     The longest dimension that is not only the last one is cut, by half at most, until there are few rows; then the longest of
-    all until there are few elements. A domain that is too large even at its smallest sizes keeps these: they are judged as they are.
+    all until there are few elements. The case's own sizes stay inside where they are that small: a kernel that excludes them
+    would never run. A domain that is too large even at its smallest sizes keeps these: they are judged as they are.
     """
     # Each integer may name a row of its own.
     shapes: list[Sequence[int | str]] = [
@@ -55,12 +56,21 @@ def interpretable(domain: Domain) -> Domain:
     def rows(shape: Sequence[int | str]) -> int:
         return size(shape[:-1])
 
-    def cut(names: Sequence[str], measure: Callable[[], int], limit: int) -> None:
-        while (now := measure()) > limit and (free := [n for n in names if dims[n][0] < dims[n][1]]):
-            low, high = dims[name := max(free, key=lambda each: dims[each][1])]
-            dims[name] = (low, max(low, high // 2, high * limit // now))
-
     every = list(dims)
+    least = {name: low for name, (low, _) in dims.items()}
+    own = {
+        name: case.sizes[name] for name, (low, high) in dims.items() if low <= case.sizes.get(name, 0) <= high
+    }
+    dims |= {name: (size, size) for name, size in own.items()}
+    if max(map(size, [*shapes, every])) <= INTERPRETED_ELEMENTS:
+        least |= own
+    dims = dict(domain.dims)
+
+    def cut(names: Sequence[str], measure: Callable[[], int], limit: int) -> None:
+        while (now := measure()) > limit and (free := [n for n in names if least[n] < dims[n][1]]):
+            low, high = dims[name := max(free, key=lambda each: dims[each][1])]
+            dims[name] = (low, max(least[name], high // 2, high * limit // now))
+
     leading = [name for name in every if name in outer]
     cut(leading, lambda: max(map(rows, shapes), default=0), INTERPRETED_ROWS)
     cut(every, lambda: max(map(size, [*shapes, every])), INTERPRETED_ELEMENTS)
@@ -146,9 +156,11 @@ def shipped(declared: Sequence[Domain], cases: Sequence[Case], *, on_gpu: bool) 
     """
     found: list[Domain] = []
     for support in declared:
-        whole = not all(beyond(support, case) for case in cases)
-        parts = [support] if whole else [_common(support, case) for case in cases]
-        cut = [part if on_gpu else interpretable(part) for part in parts if part is not None]
+        within = [(support, case) for case in cases if not beyond(support, case)]
+        parts = within[:1] or [
+            (common, case) for case in cases if (common := _common(support, case)) is not None
+        ]
+        cut = [part if on_gpu else interpretable(part, case) for part, case in parts]
         found += [part for part in cut if part not in found]
     return tuple(found)
 

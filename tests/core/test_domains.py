@@ -125,10 +125,21 @@ def test_without_a_gpu_sizes_end_where_they_can_be_asked_together(shapes, dims, 
         *sizes, dtype = shape if shape[-1] in ("int64", "bool") else (*shape, "float32")
         inputs[f"x{i}"] = TensorSpec(dtype, tuple(sizes))
     domain = Domain(inputs, {}, dims)
-    cut = interpretable(domain)
+    case = Case("default", "float32", domain, {})
+    cut = interpretable(domain, case)
     assert {name: high for name, (_, high) in cut.dims.items()} == ends
     assert {name: low for name, (low, _) in cut.dims.items()} == {n: low for n, (low, _) in dims.items()}
-    assert interpretable(cut) == cut
-    case = Case("default", "float32", domain, {})
+    assert interpretable(cut, case) == cut
     assert shipped([domain], [case], on_gpu=False) == (cut,)
     assert shipped([domain], [case], on_gpu=True) == (domain,)
+
+
+@pytest.mark.parametrize(("own", "ends"), [({"n": 6, "m": 100}, 6), ({"n": 6, "m": 30_000}, 1), ({}, 1)])
+def test_a_cut_domain_holds_the_cases_own_sizes_where_they_can_be_interpreted(own, ends):
+    domain = Domain({"x": TensorSpec("float32", ("n", "m", 100))}, {}, {"n": (1, 512), "m": (1, 32_768)})
+    cut = interpretable(domain, Case("default", "float32", domain, own))
+    assert cut.dims["n"][1] >= ends
+    if ends > 1:
+        assert all(low <= own[name] <= high for name, (low, high) in cut.dims.items())
+    elements = cut.dims["n"][1] * cut.dims["m"][1] * 100
+    assert elements <= INTERPRETED_ELEMENTS

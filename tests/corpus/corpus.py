@@ -112,8 +112,8 @@ def compose(entry: Entry, live: LiveTarget, *, on_gpu: bool) -> Candidate:
     """Returns the candidate: the entry's file, with ``SUPPORTS`` for all that is asked unless it has its own."""
     source = entry.text
     if "\nSUPPORTS = " not in source:
-        claimed = [_claimed(case.domain, source) for case in live.cases]
-        domains = claimed if on_gpu else [interpretable(domain) for domain in claimed]
+        claimed = [(_claimed(case.domain, source), case) for case in live.cases]
+        domains = [domain if on_gpu else interpretable(domain, case) for domain, case in claimed]
         source = f"{source}\n\n{format_supports(domains)}"
     return Candidate(live.target.id, source, "corpus", note=entry.story)
 

@@ -87,7 +87,7 @@ def test_larger_sizes_than_are_asked_are_refused_without_a_gpu():
 
 
 @pytest.mark.parametrize(
-    "domain", [interpretable(LONG), replace(LONG, dims={"batch": (3, 60), "seq": (2, 9)})]
+    "domain", [interpretable(LONG, LONG_CASE), replace(LONG, dims={"batch": (3, 60), "seq": (2, 9)})]
 )
 def test_all_that_ships_without_a_gpu_is_asked(domain):
     [plan] = long_plans(domain)
@@ -107,7 +107,7 @@ def test_a_target_that_is_asked_whole_needs_no_note():
 
 def test_an_adopted_kernel_may_claim_what_a_gpu_has_shown():
     [plan] = long_plans(LONG, adopted=True)
-    assert plan.ranges == interpretable(LONG).dims
+    assert plan.ranges == interpretable(LONG, LONG_CASE).dims
 
 
 def test_a_candidate_that_claims_nothing_is_refused():

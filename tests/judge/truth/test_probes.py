@@ -90,7 +90,7 @@ def test_corners_and_odd_sizes_are_tried():
 def test_the_largest_sizes_that_ship_are_asked_together_where_programs_are_slow():
     dims = {"batch": (1, 1 << 20), "seq": (1, 1 << 20)}
     whole = Case("default", "float32", domain(("batch", "seq"), dims), {"batch": 8, "seq": 100})
-    shipped = interpretable(whole.domain)
+    shipped = interpretable(whole.domain, whole)
     policy = Policy()
     limits = Limits(policy.cpu_elements, policy.cpu_row)
     probes = plan(whole, covers(shipped, whole), (), policy, limits, 0)
