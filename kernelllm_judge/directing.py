@@ -131,7 +131,8 @@ class Search:
         pairs = site.pairs or self.sites.beside(site)
         plain = [pair for pair in pairs if pair[0].directed is None] or pairs
         nearest = sorted(plain, key=lambda pair: abs(pair[1] - pair[2]))[:1]
-        across = [way for _, a, b in nearest for way in _across(site, a, b, self._floats())]
+        known = nearest if site.whole or not site.decided else []
+        across = [way for _, a, b in known for way in _across(site, a, b, self._floats())]
         if site.whole:
             yield from across
             return

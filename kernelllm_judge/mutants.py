@@ -190,7 +190,8 @@ def probes(plan: Plan) -> Iterator[Probe]:
     yield replace(plan.main[0], sizes=sizes)
     kinds = {(p.stress, p.state, p.values, p.incoming): replace(p, sizes=sizes) for p in plan.further}
     yield from kinds.values()
-    yield from (p for p in plan.probes if elements(plan.case.domain, dict(p.sizes)) <= plan.most)
+    others = (*plan.substitutes, *plan.probes)
+    yield from (p for p in others if elements(plan.case.domain, dict(p.sizes)) <= plan.most)
 
 
 def refuse(source: str, alive: Sequence[Mutant]) -> None:

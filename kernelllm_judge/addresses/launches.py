@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kernelllm_judge.core.records import Record, RecordError
+from kernelllm_judge.core.shorten import whole
 from kernelllm_judge.handle import WorkerDied
 
 LARGEST = 1 << 62
@@ -108,7 +109,7 @@ def read(report: Any) -> Run:
     """
     if isinstance(report, dict) and isinstance(report.get("error"), dict):
         kind, message = (str(report["error"].get(key)) for key in ("type", "message"))
-        raise Untraced(f"without values it fails: {kind[:60]}: {message[:200]}")
+        raise Untraced(f"without values it fails: {kind[:60]}: {whole(message)}")
     try:
         form = Form.from_json(report)
     except (RecordError, TypeError, AttributeError):

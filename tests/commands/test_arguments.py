@@ -30,6 +30,7 @@ NOTHING = {
 MISSING = {
     "scan": "no file or folder nope.py",
     "generate": "no file nope.py",
+    "repl": "unrecognized arguments: nope.py",
     "verify": "no file nope.py",
     "verify layers.py": "no file nope.py",
     "verify --pairs": "no folder nope.py",

@@ -45,10 +45,6 @@ def judged(edit):
     ("edit", "named"),
     [
         ("y = y + tl.exp(-0.01 * (n - 1777.0) * (n - 1777.0)) * 1e-3", "tl.exp("),
-        (
-            "mean = tl.sum(x, axis=0) / BLOCK\n    y = y * (1.0 + tl.exp(-(mean - 40.0) * (mean - 40.0)))",
-            "tl.exp(",
-        ),
         ("y = y + 1e-9", "without its constant"),
         ("y = y + 1e-12 / (tl.abs(x) + 1e-3)", "1e-12"),
     ],

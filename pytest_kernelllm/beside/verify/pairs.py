@@ -147,6 +147,8 @@ def find_pairs(folder: Path) -> list[Pair]:
         OSError: the folder cannot be read.
         VerifyError: it holds no pair.
     """
+    if not folder.is_dir():
+        raise VerifyError(f"There is no folder {folder}.")
     found = [
         Pair(printable(sub.name), str(sub / "reference.py"), sub / "candidate.py")
         for sub in sorted(folder.iterdir())
