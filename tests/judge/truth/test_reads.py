@@ -45,7 +45,7 @@ def test_two_values_of_an_output_that_agrees_are_read(exact: torch.Tensor) -> No
     original, got = exact.float(), (exact * (1 + 2e-7)).float()
     assert agrees(got, original, Policy())
     assert reads(lambda: agrees(got, original, Policy())) <= 2
-    assert reads(lambda: agrees(original, original.clone(), Policy())) == 1
+    assert reads(lambda: agrees(original, original.clone(), Policy())) <= 1
 
 
 def test_no_value_of_slices_that_are_equal_in_half_their_digits_is_read(exact: torch.Tensor) -> None:
