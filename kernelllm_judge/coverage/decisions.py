@@ -1,4 +1,4 @@
-"""Finds the decisions in a kernel module's Python code, has their outcomes recorded, and fences those that no probe saw.
+"""Finds the decisions in a kernel module's Python code, and has their outcomes recorded.
 
 A decision is whatever makes one call do something that another does not: a condition, a truth value that is passed on, the
 choice of ``min`` and ``max``, an index into a table of constants, an exception that is caught, a ``case``. Triton functions
@@ -8,7 +8,7 @@ are left out: what they decide is decided on the device. Standard library only, 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -47,8 +47,6 @@ def _judged_choice(choices, function, *values):
 }
 """What a fenced kernel module contains, byte for byte; what they decide themselves is no decision of the kernel's."""
 
-OUTSIDE = 'raise NotImplementedError("outside the verified domain")'
-
 
 @dataclass(frozen=True)
 class Decision:
@@ -80,7 +78,7 @@ class Decision:
 def find_decisions(source: str) -> list[Decision]:
     """Returns all decisions of a source, in a fixed order."""
     found = []
-    for number, (node, kind, outcomes) in enumerate(_found(ast.parse(source))):
+    for number, (node, kind, outcomes) in enumerate(decisions_in(ast.parse(source))):
         shown = node.pattern if isinstance(node, ast.match_case) else node
         text = " ".join((ast.get_source_segment(source, shown) or "").split())
         if isinstance(node, ast.ExceptHandler):
@@ -99,7 +97,7 @@ def instrumented(source: str) -> ast.Module:
         for index, child in enumerate(value if isinstance(value, list) else [value])
         if isinstance(child, ast.AST)
     }
-    found = list(enumerate(_found(tree)))
+    found = list(enumerate(decisions_in(tree)))
     # What moves its parts comes last: their places are known by now.
     for number, (node, kind, _) in sorted(found, key=lambda each: each[1][1] in ("index", "choice")):
         if isinstance(node, ast.ExceptHandler | ast.match_case):
@@ -156,41 +154,13 @@ def _equal(first: Any, second: Any) -> bool:
     return isinstance(first, int | float) and bool(first == second)
 
 
-def fenced(source: str, seen: Mapping[int, Set[Outcome]]) -> str:
-    """Returns the module with the original in place of every outcome that was not seen.
-
-    Args:
-        source: the kernel module.
-        seen: by number of each decision that is to be fenced, the outcomes that probes had.
-    """
-    text, edits, needed = _Text(source), list[_Edit](), set[str]()
-    for number, (node, kind, _) in enumerate(_found(ast.parse(source))):
-        if number not in seen:
-            continue
-        outcomes = "".join(f", {outcome!r}" for outcome in sorted(seen[number], key=repr))
-        if kind == "handler":
-            edits.append(_Edit(text.start(node.body[0]), text.end(node.body[-1]), OUTSIDE))
-        elif kind == "choice":
-            needed.add("_judged_choice")
-            edits.append(text.before(node, f"_judged_choice(({outcomes[2:]},), "))
-            edits.append(_Edit(text.end(node.func), text.start(node.args[0]), ", "))
-        else:
-            needed.add(name := "_judged_if" if kind == "condition" else "_judged_only")
-            piece = node.slice if kind == "index" else node
-            edits.append(text.before(piece, f"{name}("))
-            edits.append(text.after(piece, f"{outcomes})"))
-    return text.edited(
-        edits, "".join("\n\n" + FENCES[name].strip("\n") + "\n" for name in sorted(needed - text.fences))
-    )
-
-
 # ---------------------------------------------------------------------- where decisions are
 
 Found = tuple[Any, Kind, tuple[Outcome, ...]]
 _BOTH: tuple[Outcome, ...] = (False, True)
 
 
-def _found(tree: ast.Module) -> Iterator[Found]:
+def decisions_in(tree: ast.Module) -> Iterator[Found]:
     """Yields every decision: conditions before values, so that what is both is a condition."""
     tables = _tables(tree)
     host = list(_host(tree))
@@ -228,7 +198,7 @@ def _found(tree: ast.Module) -> Iterator[Found]:
 
 def _host(tree: ast.Module) -> Iterator[ast.AST]:
     """Yields the nodes of code that runs in Python, but for annotations and fences."""
-    fences = _fences(tree)
+    fences = fences_of(tree)
     waiting: list[ast.AST] = list(reversed(tree.body))
     while waiting:
         node = waiting.pop()
@@ -262,7 +232,7 @@ def _only_raises(node: Any) -> bool:
     return raises and not any(isinstance(each, ast.NamedExpr) for each in ast.walk(node.test))
 
 
-def _fences(tree: ast.Module) -> frozenset[str]:
+def fences_of(tree: ast.Module) -> frozenset[str]:
     """Returns the names of the fences in a module: functions that are exactly ours, and bound nowhere else."""
     bound = [node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     bound += [
@@ -328,66 +298,3 @@ def _record(number: int, value: ast.expr, kind: str, place: Any) -> ast.Call:
 def _placed(node: Any, place: Any) -> Any:
     """Gives a node that is new the place of another."""
     return ast.copy_location(node, getattr(place, "pattern", place))
-
-
-@dataclass(frozen=True)
-class _Edit:
-    """A piece of the source, in bytes, and what stands there afterwards."""
-
-    start: int
-    end: int
-    text: str
-    width: int = 0
-    """Of the expression around which it is inserted: wider ones enclose narrower ones. Negative: before it."""
-
-
-class _Text:
-    """A source, in which the places of nodes are counted in bytes."""
-
-    def __init__(self, source: str) -> None:
-        self._bytes = source.encode()
-        self._starts = [0]
-        for line in self._bytes.splitlines(keepends=True):
-            self._starts.append(self._starts[-1] + len(line))
-        self.fences = _fences(ast.parse(source))
-
-    def start(self, node: Any) -> int:
-        return int(self._starts[node.lineno - 1] + node.col_offset)
-
-    def end(self, node: Any) -> int:
-        return int(self._starts[node.end_lineno - 1] + node.end_col_offset)
-
-    def before(self, node: Any, text: str) -> _Edit:
-        return _Edit(self.start(node), self.start(node), text, self.start(node) - self.end(node))
-
-    def after(self, node: Any, text: str) -> _Edit:
-        return _Edit(self.end(node), self.end(node), text, self.end(node) - self.start(node))
-
-    def edited(self, edits: list[_Edit], more: str) -> str:
-        """Applies edits, of which those inside a replaced piece are dropped, and adds text behind the imports."""
-        replaced = [edit for edit in edits if edit.end > edit.start]
-        kept = [
-            e
-            for e in edits
-            if not any(r.start <= e.start and e.end <= r.end and r is not e for r in replaced)
-        ]
-        parts, at = [], 0
-        # At one place, what ends comes before what begins; of what ends the narrowest first, of what begins the widest.
-        for edit in sorted(kept, key=lambda e: (e.start, e.width < 0, e.width)):
-            parts += [self._bytes[at : edit.start], edit.text.encode()]
-            at = edit.end
-        text = b"".join([*parts, self._bytes[at:]]).decode()
-        if not more:
-            return text
-        # They are defined before anything may decide: behind the imports.
-        body = ast.parse(text).body
-        imports = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
-        lines = text.splitlines(keepends=True)
-        after = (imports[-1].end_lineno or 0) if imports else 0
-        return (
-            "".join(lines[:after])
-            + "\n\n"
-            + more.strip("\n")
-            + "\n\n\n"
-            + "".join(lines[after:]).lstrip("\n")
-        )

@@ -38,9 +38,8 @@ _SHAPES: dict[str, Callable[..., Any]] = {
 """How the elements that count are moved with the values."""
 
 
-def patches(note_of: Callable[[str], Note | None], reduced: Note | None) -> list[Patch]:
-    """Returns what to patch; ``note_of`` returns what is called after an operation of the interpreter's builder, ``reduced``
-    is called after reductions and scans."""
+def patches(note_of: Callable[[str], Note | None]) -> list[Patch]:
+    """Returns what to patch; ``note_of`` returns what is called after an operation of the interpreter's builder, or ``reduce``."""
     TensorHandle.kinds, TensorHandle.lanes = 0, None
     TensorHandle.span, TensorHandle.makers = None, frozenset()
     builder, semantic = InterpreterBuilder, type(interpreter.interpreter_semantic)
@@ -49,7 +48,7 @@ def patches(note_of: Callable[[str], Note | None], reduced: Note | None) -> list
     return [
         *((builder, name, _operation(name[7:], getattr(builder, name), note_of)) for name in names),
         (semantic, "broadcast_impl_value", _broadcast(semantic.broadcast_impl_value)),
-        (reductions, "apply", _reduced(reductions.apply, reduced)),
+        (reductions, "apply", _reduced(reductions.apply, note_of("reduce"))),
         (reductions, "to_tensor", _inside(reductions.to_tensor)),
         (interpreter, "_implicit_cvt", _argument(interpreter._implicit_cvt)),
         (tl.tensor, "T", property(_transposed(tl.tensor.T.fget))),

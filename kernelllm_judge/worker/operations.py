@@ -97,9 +97,6 @@ class Operations(Sites):
     def _note_of(self, name: str) -> Note | None:
         return self._operation(name) if self._tracked else super()._note_of(name)
 
-    def _reduced(self) -> Note | None:
-        return self._operation("reduce") if self._tracked else None
-
     def _operation(self, name: str) -> Note:
         def note(result: Any, kinds: int, lanes: Any, *operands: Any) -> tuple[int, Any]:
             handles = [each for each in flattened(operands) if type(each) is TensorHandle]

@@ -145,7 +145,7 @@ class Sites:
         for site in () if forced else self._sites.values():
             site.near, site.looks, site.yes, site.no = None, 0, False, False
         patched = [
-            *patches(self._note_of, self._reduced()),
+            *patches(self._note_of),
             (interpreter.GridExecutor, "__call__", self._launch(interpreter.GridExecutor.__call__)),
             (tl.tensor, "__bool__", self._condition(tl.tensor.__bool__)),
             (language, "note_numbers", self._numbers),
@@ -182,10 +182,6 @@ class Sites:
         elif name[:3] in ("max", "min"):
             notes[name] = self._extreme(name[:3])
         return notes.get(name)
-
-    def _reduced(self) -> Note | None:
-        """Returns what is called after reductions and scans."""
-        return None
 
     def _places(self, *, library: bool = False) -> tuple[tuple[CodeType, int], ...]:
         """Returns where the operation that runs stands, the innermost place first; nothing where that is not the candidate's.

@@ -1,7 +1,6 @@
 """The worker: the process in which one candidate runs. Untrusted once the candidate is loaded.
 
-It handles eight requests on its channel: ``ready``, ``load``, ``state``, ``run``, ``loop``, ``share``, ``compile`` and
-``trace``; and ``construct``, for which no candidate is loaded. It gets inputs and writes outputs; it never gets expected outputs.
+It handles ``REQUESTS`` on its channel. It gets inputs and writes outputs; it never gets expected outputs.
 """
 
 from __future__ import annotations
@@ -41,6 +40,8 @@ STATES = ("elsewhere", "frozen")
 WATCHED = frozenset({"watched", "sanitized", "reversed", *STATES, "no kernels"})
 """Ways of calling ``forward`` that are not timed."""
 
+REQUESTS = ("ready", "load", "state", "run", "loop", "share", "decide", "compile", "construct", "trace")
+
 CACHED = 1 << 28
 """Bytes of GPU memory that a worker may keep for its next call."""
 
@@ -73,9 +74,7 @@ class Worker:
 
     def serve(self) -> None:
         """Answers requests until the judge closes the channel."""
-        every = self.ready, self.load, self.state, self.run, self.loop, self.share, self.decide
-        others = self.compile, self.construct, self.trace
-        handlers = {handler.__name__: handler for handler in (*every, *others)}
+        handlers = {name: getattr(self, name) for name in REQUESTS}
         while True:
             try:
                 request = self.channel.receive()

@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernelllm_judge.coverage.decisions import RECORD, fenced, find_decisions, instrumented, recorder
+from kernelllm_judge.coverage.decisions import RECORD, find_decisions, instrumented, recorder
+from kernelllm_judge.coverage.fencing import fenced
 
 MODULE = """
 SIZES = (16, 32, 64)
