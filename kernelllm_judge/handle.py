@@ -59,7 +59,8 @@ class WorkerHandle:
         """
         self._channel = channel
         self._how_ended = how_ended
-        self._left = seconds
+        self.left = seconds
+        """How long its further replies may take together."""
         self._released = released
         self._releases = 0
         self.on_full_disk = on_full_disk
@@ -102,19 +103,19 @@ class WorkerHandle:
 
     def _send(self, message: dict[str, Any]) -> None:
         with self._timed():
-            self._channel.send(message, self._left)
+            self._channel.send(message, self.left)
 
     def _receive(self) -> dict[str, Any]:
         with self._timed():
-            return self._channel.receive(self._left)
+            return self._channel.receive(self.left)
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
         """Counts the block's time, of which some must be left."""
-        if self._left <= 0:
+        if self.left <= 0:
             raise ChannelTimeout
         start = time.monotonic()
         try:
             yield
         finally:
-            self._left -= time.monotonic() - start
+            self.left -= time.monotonic() - start

@@ -9,7 +9,6 @@ then wrong, or farther from float64 than the candidate's own, settles it. A term
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,7 +17,7 @@ import torch
 
 from kernelllm_judge.core.records import Check
 from kernelllm_judge.coverage.device import is_place
-from kernelllm_judge.findings import Decision, OriginalError
+from kernelllm_judge.findings import Decision, OriginalError, OutOfTime
 from kernelllm_judge.handle import WorkerDied
 from kernelllm_judge.plans import Plan
 from kernelllm_judge.run.backward import gradients_pass, upload_backward
@@ -62,15 +61,24 @@ class Mutants:
     """All mutants of a candidate, and which of them no probe has told from it."""
 
     judging: Judging
-    seconds: float
-    """How long to look, for each case."""
+    reserve: float
+    """Seconds of the worker that are left to it."""
     alive: dict[Mutant, None] = field(default_factory=dict)
     known: set[Mutant] = field(default_factory=set)
+    reached: set[tuple[Any, ...]] = field(default_factory=set)
+    """Cases and sizes at which operations were listed."""
 
     def examine(self, probes: Iterable[Probe], *, grad: bool) -> None:
-        """Runs what is left at each probe; operations that only one of them reaches are added there."""
-        end = time.monotonic() + self.seconds
+        """Runs what is left at each probe; operations that only some sizes reach are added there.
+
+        Raises:
+            OutOfTime: no more time is left.
+        """
         for probe in probes:
+            place = probe.case, probe.sizes
+            if not self.alive and place in self.reached:
+                continue
+            self.reached.add(place)
             with contextlib.suppress(Unasked, OriginalError):
                 prepared = self.judging.references.prepare(probe)
                 for backward in (False, True) if grad else (False,):
@@ -78,17 +86,10 @@ class Mutants:
                     if not own.right:
                         continue  # such values are not asked of it, so nothing can be told there
                     for mutant in list(self.alive):
-                        if time.monotonic() > end:
-                            self._give_up()
-                            return
+                        if self.judging.worker.left < self.reserve:
+                            raise OutOfTime("no time is left for mutants")
                         if self._is_told(prepared, mutant, backward, own):
                             del self.alive[mutant]
-
-    def _give_up(self) -> None:
-        """Notes how many operations there was no time for. What is slow here may be right, and is no worse than before."""
-        detail = f"there was no time to examine {len(self.alive)} of {len(self.known)} operations"
-        self.judging.findings.checks.append(Check("operations that matter", True, None, None, detail))
-        self.alive.clear()
 
     def _list(self, prepared: PreparedProbe, backward: bool) -> _Seen:
         """Adds the operations that a probe reaches; returns what it shows without any mutant."""
@@ -176,12 +177,19 @@ def _read(found: Any) -> Iterator[tuple[tuple[Any, ...], bool]]:
 
 
 def find(judging: Judging, plans: Iterable[Plan]) -> None:
-    """Notes the mutants that no probe tells from the candidate."""
+    """Notes the mutants that no probe tells from the candidate, and for how many there was no time: what is slow in Triton's
+    interpreter may be right."""
+    left = judging.worker.left
+    found = Mutants(judging, max(left - judging.policy.mutant_seconds, left / 2))
     with judging.findings.durations.part("mutants"):
-        found = Mutants(judging, judging.policy.mutant_seconds)
-        for plan in plans:
-            found.examine(probes(plan), grad=plan.case.domain.grad)
-        judging.findings.mutants[:] = found.alive
+        try:
+            for plan in plans:
+                found.examine(probes(plan), grad=plan.case.domain.grad)
+        except (OutOfTime, WorkerDied):
+            detail = f"there was no time to examine {len(found.alive)} of {len(found.known)} operations"
+            judging.findings.checks.append(Check("operations that matter", True, None, None, detail))
+            return
+    judging.findings.mutants[:] = found.alive
 
 
 def probes(plan: Plan) -> Iterator[Probe]:
