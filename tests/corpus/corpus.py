@@ -70,7 +70,7 @@ class Outcome:
         if entry.refused_statically and "static check" not in self.disabled:
             return ("static check",)
         # Without the static check, entries that only it can catch may have any outcome.
-        if "decisions" in entry.rules:  # what no probe reaches is not accepted either
+        if {"decisions", "operations"} & {*entry.rules}:  # what no probe reaches is not accepted either
             return (*entry.rules, "inconclusive")
         return entry.rules or (self.caught,)
 
