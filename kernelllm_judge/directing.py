@@ -242,7 +242,7 @@ def _must_be_seen(site: Site) -> bool:
     against what cannot be.
     """
     if site.given:
-        return site.threshold != 0 and site.kind not in ORDERING
+        return not (site.plain and site.threshold == 0) and site.kind not in ORDERING
     return not (site.itself or site.decided or site.kind in SOUGHT)
 
 

@@ -180,7 +180,7 @@ def find(judging: Judging, plans: Iterable[Plan]) -> None:
     """Notes the mutants that no probe tells from the candidate, and for how many there was no time: what is slow in Triton's
     interpreter may be right."""
     left = judging.worker.left
-    found = Mutants(judging, max(left - judging.policy.mutant_seconds, left / 2))
+    found = Mutants(judging, max(left - judging.policy.mutant_seconds, left / 4))
     with judging.findings.durations.part("mutants"):
         try:
             for plan in plans:

@@ -46,8 +46,8 @@ class Policy:
     """Largest size of the last dimension there, which most kernels read in a few programs."""
     interpreter_patience: float = 3.0
     """Factor on the deadline there: what is slow in Python need not be slow on a GPU."""
-    mutant_seconds: float = 20.0
-    """How long mutants of a candidate may take there, and at most half of what is left to it."""
+    mutant_seconds: float = 40.0
+    """How long mutants of a candidate may take there, and at most three quarters of what is left to it."""
     gpu_elements: int = 1 << 22
     """Most elements of an input on a GPU in most probes, where free dimensions allow it."""
     gpu_row: int = 1 << 31

@@ -21,6 +21,8 @@ PLACED, GIVEN = 8, 16
 """…program ids and ranges, scalar arguments…"""
 DECIDED = 32
 """…and comparisons of integers such as labels, counts and places, which often guard against what cannot be."""
+ARGUMENT = 64
+"""Marks a scalar argument itself."""
 
 LOADED = NUMBERS | WHOLE | TRUTHS
 
@@ -79,7 +81,7 @@ def _operation(name: str, original: Any, note_of: Callable[[str], Note | None]) 
         kinds, lanes = 0, None
         for each in arguments[3] if listed else arguments:
             if type(each) is TensorHandle and each.kinds:
-                kinds |= each.kinds
+                kinds |= each.kinds & ~ARGUMENT
                 if each.lanes is not lanes:
                     lanes = both(lanes, each.lanes)
         if not kinds:
@@ -182,7 +184,7 @@ def _argument(original: Any) -> Any:
     def convert(argument: Any) -> Any:
         converted = original(argument)
         if isinstance(argument, int | float):
-            converted.handle.kinds = GIVEN
+            converted.handle.kinds = GIVEN | ARGUMENT
         return converted
 
     return convert

@@ -21,6 +21,7 @@ from triton.runtime.interpreter import TensorHandle
 
 from kernelllm_judge.worker import language
 from kernelllm_judge.worker.dependence import (
+    ARGUMENT,
     DECIDED,
     GIVEN,
     LOADED,
@@ -104,6 +105,7 @@ class Site:
             "given": not self.kinds & LOADED,
             "whole": self.kinds & LOADED == WHOLE,
             "decided": bool(self.kinds & DECIDED),
+            "plain": bool(self.kinds & ARGUMENT),
             "yes": self.yes,
             "no": self.no,
             "near": self.near,
@@ -242,6 +244,7 @@ class Sites:
         def note(result: Any, kinds: int, lanes: Any, a: Any, b: Any) -> tuple[int, Any]:
             if kinds & LOADED and a.data.dtype.kind in "iu":
                 kinds |= DECIDED
+            kinds |= (a.kinds | b.kinds) & ARGUMENT
             ends = is_end(a) or is_end(b)
             if ends and sign not in ("==", "!="):
                 return kinds & PLACED, lanes  # nothing lies beyond
@@ -334,7 +337,7 @@ class Sites:
 
     def _numbers(self, kind: str, left: Any, right: Any, outcome: Any) -> None:
         if type(left) in (bool, int, float) and type(right) in (bool, int, float):
-            site = self._site(kind, GIVEN)
+            site = self._site(kind, GIVEN | ARGUMENT)
             if site is not None:
                 site.look(np.float64(left), np.float64(right), None)
                 site.see(outcome, None)
