@@ -185,6 +185,8 @@ def _argument(original: Any) -> Any:
         converted = original(argument)
         if isinstance(argument, int | float):
             converted.handle.kinds = GIVEN | ARGUMENT
+            if isinstance(argument, int) and argument >= 1:  # no size is 0
+                converted.handle.span = 1, 2 ** (converted.handle.data.itemsize * 8 - 1) - 1
         return converted
 
     return convert

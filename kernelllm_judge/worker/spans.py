@@ -58,6 +58,8 @@ def result(name: str, made: Any, operands: Sequence[Any]) -> Span | None:
     low, high = found
     least, most = _of_dtype(made)
     if not _floating(made):
+        if name == "mul" and low >= 1:
+            high = min(high, most)  # of sizes, which are judged as far as their products fit
         return (low, high) if least <= low and high <= most else None
     if name in _MOVED:
         return found

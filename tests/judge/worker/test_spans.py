@@ -71,6 +71,11 @@ def test_what_wraps_is_bounded_by_its_type_alone():
     assert spans.result("add", big, (big, big)) is None
 
 
+def test_no_product_of_sizes_is_0():
+    size = handle(np.int32([5]), (1, 2**31 - 1), tl.int32)
+    assert spans.result("mul", size, (size, handle(np.int32([7]), (1, 9), tl.int32))) == (1, 2**31 - 1)
+
+
 @pytest.mark.parametrize(
     ("name", "bounds"),
     [("exp", (0, math.inf)), ("fabs", (0, 3 * 1.01)), ("tanh", (-1.01, 1.01)), ("expand_dims", (-2, 3))],
