@@ -127,10 +127,13 @@ def _changes(found: Sequence[tuple[dict[str, int], _Tried]], plan: Plan) -> list
                 if a.outcomes != b.outcomes and after[name] == before[name] + 1:
                     changes += [before, after]
             for numbers in zip(*(tried.passed for _, tried in line), strict=False):
+                points = [(sizes[name], number) for (sizes, _), number in zip(line, numbers, strict=True)]
                 bent = [
                     sizes
-                    for (sizes, _), x, y, z in zip(line[1:], numbers, numbers[1:], numbers[2:], strict=False)
-                    if x - y != y - z
+                    for (sizes, _), (a, x), (b, y), (c, z) in zip(
+                        line[1:], points, points[1:], points[2:], strict=False
+                    )
+                    if (y - x) * (c - b) != (z - y) * (b - a)
                 ]
                 changes += bent if len(bent) <= MOST_BENT else []
     return [each for number, each in enumerate(changes) if each not in changes[:number]]

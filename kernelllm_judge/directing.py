@@ -237,12 +237,12 @@ SOUGHT = ("cast", "step", "sign")
 def _must_be_seen(site: Site) -> bool:
     """Whether either outcome of a site must be seen. Others are sought all the same, and what is found is compared.
 
-    NaN is asked by a rule of its own, and a cast that loses nothing anywhere is one that the original has, too. No size is 0,
-    and where sizes are only compared, the ends of their ranges were tried. What compares labels, counts and places often guards
+    NaN is asked by a rule of its own, and a cast that loses nothing anywhere is one that the original has, too. Where
+    sizes are only compared, the ends of their ranges were tried. What compares labels, counts and places often guards
     against what cannot be.
     """
     if site.given:
-        return not (site.plain and site.threshold == 0) and site.kind not in ORDERING
+        return site.kind not in ORDERING
     return not (site.itself or site.decided or site.kind in SOUGHT)
 
 

@@ -3,7 +3,8 @@
 What may be anything without any probe showing it was judged by none: a term that is 0 at all probes, and large where nobody
 looked. As in mutation testing (DeMillo, Lipton and Sayward, 1978), each operation gets another result in Triton's interpreter,
 a smaller multiple of its own, and each sum loses a constant; one call in which an output, a gradient or an updated buffer is
-then wrong, or farther from float64 than the candidate's own, settles it. A term that only adds an error can do neither.
+then wrong, or farther from float64 than the candidate's own, settles it. A term that only adds an error does neither, but for
+what rounding happens to cancel.
 """
 
 from __future__ import annotations
@@ -104,7 +105,10 @@ class Mutants:
     def _is_told(self, prepared: PreparedProbe, mutant: Mutant, backward: bool, own: _Seen) -> bool:
         kernel, places, name = mutant.operation
         named = [kernel, [list(place) for place in places], name]
-        seen = self._run(prepared, backward, {"operation": named, "scaled": mutant.scaled})
+        try:
+            seen = self._run(prepared, backward, {"operation": named, "scaled": mutant.scaled})
+        except WorkerDied as death:  # what a mutant does is not the candidate's fault
+            raise OutOfTime(f"{death}") from None
         if "error" in seen.reply or seen.reply.get("fault") is not None:
             return True
         pairs = zip(seen.errors, own.errors, strict=True)
@@ -155,7 +159,7 @@ def _errors(found: torch.Tensor, expected: Any, leaf: int) -> tuple[float, float
     finite = distance.isfinite()
     if not bool(finite.any()):
         return 0.0, 0.0
-    exact = exact[finite].abs()
+    exact = exact[finite].abs()  # next to 0, what cancels counts as it does for a thousandth of the mean
     relative = distance[finite] / (exact + 1e-3 * exact.mean() + 1e-30)
     return float(relative.mean()), float(relative.max())
 
@@ -185,7 +189,7 @@ def find(judging: Judging, plans: Iterable[Plan]) -> None:
         try:
             for plan in plans:
                 found.examine(probes(plan), grad=plan.case.domain.grad)
-        except (OutOfTime, WorkerDied):
+        except OutOfTime:
             detail = f"there was no time to examine {len(found.alive)} of {len(found.known)} operations"
             judging.findings.checks.append(Check("operations that matter", True, None, None, detail))
             return

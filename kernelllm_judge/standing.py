@@ -89,7 +89,9 @@ CHANGES: tuple[Change, ...] = (
     Change("stress", 3, "looser", "rows of all kinds are mixed in a few probes", where="cuda"),
     Change("nonfinite", 3, "looser", "NaN and infinities come in rows of one probe", where="cuda"),
     Change("attributes", 2, "looser", "values across 1 and of the other sign alone", where="cuda"),
-    Change("decisions", 2, "stricter", "conjunctions, counts and places are seen either way, too"),
+    Change(
+        "decisions", 2, "stricter", "conjunctions, and what is computed of sizes, are seen either way, too"
+    ),
     Change("gradients", 2, "stricter", "gradients of outputs are small, large and sparse as well"),
     Change("stress", 4, "stricter", "rows are masked with the least numbers, in whole and in part"),
     Change("operations", 1, "stricter", "what has no part in any output at any probe does not ship"),

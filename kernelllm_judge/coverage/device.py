@@ -65,8 +65,6 @@ class Site:
     """Whether it depends on integers alone, of what is loaded."""
     decided: bool
     """Whether integers are compared that are loaded or counted, or it is made of such decisions."""
-    plain: bool
-    """Whether a scalar argument itself is compared, not what was computed of some."""
     threshold: float | None
     yes: bool = False
     no: bool = False
@@ -188,10 +186,7 @@ def _read(each: Any) -> tuple[Site, tuple[Any, ...]]:
     if not isinstance(name, list) or len(name) != 4 or not isinstance(name[0], str):
         raise ValueError("no site")
     kernel, places, kind, threshold = name
-    near, flags = (
-        each.get("near"),
-        [each.get(key) for key in ("given", "whole", "decided", "plain", "yes", "no")],
-    )
+    near, flags = each.get("near"), [each.get(key) for key in ("given", "whole", "decided", "yes", "no")]
     own = kind.removesuffix(_ITSELF) if isinstance(kind, str) else ""
     if own not in KINDS or not all(isinstance(flag, bool) for flag in flags):
         raise ValueError("no decision")
@@ -202,8 +197,8 @@ def _read(each: Any) -> tuple[Site, tuple[Any, ...]]:
     if threshold is not None and not _is_number(threshold):
         raise ValueError("no threshold")
     where = tuple((line, start, end) for line, start, end in places)
-    given, whole, decided, plain, yes, no = flags
-    site = Site(name, where, own, own != kind, given, whole, decided, plain, threshold, yes, no)
+    given, whole, decided, yes, no = flags
+    site = Site(name, where, own, own != kind, given, whole, decided, threshold, yes, no)
     return site, (kernel, where, kind, threshold)
 
 

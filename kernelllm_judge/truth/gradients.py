@@ -87,7 +87,7 @@ def expected_gradients(
     Args:
         module: the original, with the probe's weights. Left unchanged.
         perturbations: functions from ``calls.perturbation``.
-        incoming: how the gradients of outputs lie in memory, a key of ``INCOMING``; empty: contiguous and of usual size.
+        incoming: what kind of gradients outputs get, a key of ``INCOMING``; empty: contiguous and of usual size.
         further: arguments with other last digits, at which honest errors are measured as well.
 
     Raises:

@@ -21,8 +21,6 @@ PLACED, GIVEN = 8, 16
 """…program ids and ranges, scalar arguments…"""
 DECIDED = 32
 """…and comparisons of integers such as labels, counts and places, which often guard against what cannot be."""
-ARGUMENT = 64
-"""Marks a scalar argument itself."""
 
 LOADED = NUMBERS | WHOLE | TRUTHS
 
@@ -81,14 +79,14 @@ def _operation(name: str, original: Any, note_of: Callable[[str], Note | None]) 
         kinds, lanes = 0, None
         for each in arguments[3] if listed else arguments:
             if type(each) is TensorHandle and each.kinds:
-                kinds |= each.kinds & ~ARGUMENT
+                kinds |= each.kinds
                 if each.lanes is not lanes:
                     lanes = both(lanes, each.lanes)
         if not kinds:
             return result
         for each in result if type(result) is tuple else (result,):
             if type(each) is TensorHandle:
-                each.span = spans.result(name, each, arguments)
+                each.span = spans.result(name, each, arguments, loaded=bool(kinds & LOADED))
         if note is not None:
             kinds, lanes = note(result, kinds, lanes, *arguments)
         if shape is not None and lanes is not None:
@@ -184,8 +182,8 @@ def _argument(original: Any) -> Any:
     def convert(argument: Any) -> Any:
         converted = original(argument)
         if isinstance(argument, int | float):
-            converted.handle.kinds = GIVEN | ARGUMENT
-            if isinstance(argument, int) and argument >= 1:  # no size is 0
+            converted.handle.kinds = GIVEN
+            if type(argument) is int and argument >= 1:  # no size is 0
                 converted.handle.span = 1, 2 ** (converted.handle.data.itemsize * 8 - 1) - 1
         return converted
 

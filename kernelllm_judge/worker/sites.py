@@ -21,7 +21,6 @@ from triton.runtime.interpreter import TensorHandle
 
 from kernelllm_judge.worker import language
 from kernelllm_judge.worker.dependence import (
-    ARGUMENT,
     DECIDED,
     GIVEN,
     LOADED,
@@ -105,7 +104,6 @@ class Site:
             "given": not self.kinds & LOADED,
             "whole": self.kinds & LOADED == WHOLE,
             "decided": bool(self.kinds & DECIDED),
-            "plain": bool(self.kinds & ARGUMENT),
             "yes": self.yes,
             "no": self.no,
             "near": self.near,
@@ -244,7 +242,6 @@ class Sites:
         def note(result: Any, kinds: int, lanes: Any, a: Any, b: Any) -> tuple[int, Any]:
             if kinds & LOADED and a.data.dtype.kind in "iu":
                 kinds |= DECIDED
-            kinds |= (a.kinds | b.kinds) & ARGUMENT
             ends = is_end(a) or is_end(b)
             if ends and sign not in ("==", "!="):
                 return kinds & PLACED, lanes  # nothing lies beyond
@@ -337,7 +334,7 @@ class Sites:
 
     def _numbers(self, kind: str, left: Any, right: Any, outcome: Any) -> None:
         if type(left) in (bool, int, float) and type(right) in (bool, int, float):
-            site = self._site(kind, GIVEN | ARGUMENT)
+            site = self._site(kind, GIVEN)
             if site is not None:
                 site.look(np.float64(left), np.float64(right), None)
                 site.see(outcome, None)

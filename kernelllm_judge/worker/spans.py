@@ -50,20 +50,32 @@ def settled(sign: str, a: Any, b: Any) -> bool:
     return high <= least or low > most
 
 
-def result(name: str, made: Any, operands: Sequence[Any]) -> Span | None:
-    """Returns the bounds of what an operation of the interpreter's builder made; None where only its dtype bounds it."""
+def result(name: str, made: Any, operands: Sequence[Any], *, loaded: bool = True) -> Span | None:
+    """Returns the bounds of what an operation of the interpreter's builder made; None where only its dtype bounds it.
+
+    ``loaded``: whether it depends on loaded values; products of others are of sizes, and judged as far as they do not wrap.
+    """
     found = _result(name, operands)
     if found is None or any(map(math.isnan, found)):
         return None
     low, high = found
     least, most = _of_dtype(made)
     if not _floating(made):
-        if name == "mul" and low >= 1:
-            high = min(high, most)  # of sizes, which are judged as far as their products fit
-        return (low, high) if least <= low and high <= most else None
-    if name in _MOVED:
-        return found
-    return low - abs(low) * _ROUNDING, high + abs(high) * _ROUNDING
+        if name == "mul" and low >= 1 and not loaded:
+            high = min(high, most)
+        within = least <= low and high <= most
+        return (math.floor(low), math.ceil(high)) if within else None  # a cast drops fractions
+    return found if name in _MOVED else _rounded(found, made)
+
+
+def _rounded(span: Span, made: Any) -> Span:
+    """Returns bounds that hold after rounding: what is too small for the dtype may be 0, what is too large infinite."""
+    half = made.dtype.scalar is tl.float16
+    tiny, largest = (2.0**-14, 65504.0) if half else (2.0**-126, 2.0**127)
+    low, high = (end + sign * abs(end) * _ROUNDING for end, sign in zip(span, (-1, 1), strict=True))
+    low = -math.inf if low < -largest else 0.0 if 0 < low < tiny else min(low, largest)
+    high = math.inf if high > largest else 0.0 if -tiny < high < 0 else max(high, -largest)
+    return low, high
 
 
 def reduced(reduction: Any, made: Any, value: Any, *, place: bool) -> Span | None:
@@ -117,8 +129,8 @@ def _of_two(name: str, a: Any, b: Any) -> Span | None:
             return _sum((low, high), (-most, -least))
         case "mul" | "fmul":
             return _product(a, b)
-        case "fdiv" | "precise_divf" if least >= 0:
-            return _times((low, high), (1 / most if most else math.inf, 1 / least if least else math.inf))
+        case "fdiv" | "precise_divf" if least > 0:  # 1 / -0.0 is -inf
+            return _times((low, high), (1 / most, 1 / least))
         case "sdiv" | "udiv" | "idiv" if least >= 1 and low >= 0:
             return 0, high
         case "srem" | "urem" if least >= 1:

@@ -7,6 +7,8 @@ import torch
 from torch import nn
 
 from kernelllm_judge.core.kernel_module import digest
+from kernelllm_judge.deciding import _changes, _Tried
+from kernelllm_judge.plans import Plan
 from pytest_kernelllm import adopt, judge
 
 KERNEL = """
@@ -93,3 +95,15 @@ def test_where_an_exception_is_caught_the_original_cannot_run_instead():
 def test_a_candidate_may_not_report_what_it_decides():
     body = KERNEL + "\n\ndef more(n):\n    return __kernelllm_decided__(0, 'value', n)\n"
     assert judged("2.0", body).verdict.verdict == "rejected"
+
+
+def test_a_number_that_leaves_its_line_at_a_size_is_found_between_uneven_sizes():
+    def tried(n, bent):
+        return {"n": n}, _Tried(frozenset(), (n - (n == bent), -(-n // 4)))
+
+    plan = Plan(None, (), (), {"n": (1, 100)}, {})
+    even = [tried(n, 42) for n in (*range(1, 60), 80, 97)]
+    assert {"n": 42} in _changes(even, plan)
+    assert not [
+        each for each in _changes([tried(n, 0) for n in (1, 2, 3, 4, 80, 97)], plan) if each["n"] > 80
+    ]

@@ -24,7 +24,7 @@ def search(reports, probe=MAIN):
 
 
 def report(kind=">", threshold=1e9, near=(3.0, 1e9), **fields):
-    flags = {"given": False, "whole": False, "decided": False, "plain": False, "yes": False, "no": True}
+    flags = {"given": False, "whole": False, "decided": False, "yes": False, "no": True}
     return {"site": ["kernel", [[1, 0, 5]], kind, threshold], "near": list(near), **flags, **fields}
 
 

@@ -13,7 +13,6 @@ def report(kernel="kernel", places=((2, 13, 20),), kind=">", threshold=1e9, **fi
         "given": False,
         "whole": False,
         "decided": False,
-        "plain": False,
         "yes": False,
         "no": True,
         "near": [3.5, 1e9],

@@ -73,7 +73,16 @@ def test_what_wraps_is_bounded_by_its_type_alone():
 
 def test_no_product_of_sizes_is_0():
     size = handle(np.int32([5]), (1, 2**31 - 1), tl.int32)
-    assert spans.result("mul", size, (size, handle(np.int32([7]), (1, 9), tl.int32))) == (1, 2**31 - 1)
+    pair = size, handle(np.int32([7]), (1, 9), tl.int32)
+    assert spans.result("mul", size, pair, loaded=False) == (1, 2**31 - 1)
+    assert spans.result("mul", size, pair) is None  # loaded numbers wrap
+
+
+def test_a_cast_drops_fractions_and_what_is_too_small_may_be_0():
+    x = handle(np.float32([0.5]), (0.5, 3.7))
+    assert spans.result("fp_to_si", handle(np.int32([0]), dtype=tl.int32), (x,)) == (0, 4)
+    small = handle(np.float32([1e-30]), (1e-30, 1e30))
+    assert spans.result("fmul", small, (small, small)) == (0.0, math.inf)
 
 
 @pytest.mark.parametrize(
