@@ -63,7 +63,7 @@ def result(name: str, made: Any, operands: Sequence[Any], *, loaded: bool = True
     if not _floating(made):
         if name == "mul" and low >= 1 and not loaded:
             high = min(high, most)
-        within = least <= low and high <= most
+        within = -math.inf < low >= least and math.inf > high <= most  # an address has no bounds
         return (math.floor(low), math.ceil(high)) if within else None  # a cast drops fractions
     return found if name in _MOVED else _rounded(found, made)
 

@@ -108,3 +108,8 @@ def test_functions_are_bounded(name, bounds):
 )
 def test_a_comparison_is_settled_where_bounds_leave_one_outcome(sign, a, b, settled):
     assert spans.settled(sign, handle(np.float32([0]), a), handle(np.float32([0]), b)) == settled
+
+
+def test_an_address_has_no_bounds():
+    pointer = handle(np.uint64([64]), (-math.inf, math.inf), tl.pointer_type(tl.float32))
+    assert spans.result("splat", pointer, (pointer,)) is None
