@@ -10,7 +10,7 @@ what rounding happens to cancel.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from kernelllm_judge.run.backward import gradients_pass, upload_backward
 from kernelllm_judge.run.call import Judging, poison, upload
 from kernelllm_judge.run.comparison import outputs_pass, updates_pass
 from kernelllm_judge.truth.acceptance import Unasked
+from kernelllm_judge.truth.gradients import Gradients
 from kernelllm_judge.truth.numerics import Expected
 from kernelllm_judge.truth.prepared import PreparedProbe
 from kernelllm_judge.truth.probes import Probe, elements
@@ -57,6 +58,25 @@ class Mutant:
         return f"line {line}: `{shown}` {what}"
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """What a call shows."""
+
+    reply: dict[str, Any]
+    right: bool
+    errors: tuple[float, ...] = ()
+    """Mean and largest distances from float64, of each output, updated buffer and gradient."""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A probe, with its reference gradients where a backward pass follows, and what the candidate shows there."""
+
+    prepared: PreparedProbe
+    gradients: Gradients | None
+    own: _Seen
+
+
 @dataclass
 class Mutants:
     """All mutants of a candidate, and which of them no probe has told from it."""
@@ -64,62 +84,81 @@ class Mutants:
     judging: Judging
     reserve: float
     """Seconds of the worker that are left to it."""
-    alive: dict[Mutant, None] = field(default_factory=dict)
-    known: set[Mutant] = field(default_factory=set)
-    reached: set[tuple[Any, ...]] = field(default_factory=set)
-    """Cases and sizes at which operations were listed."""
+    known: dict[Mutant, None] = field(default_factory=dict)
+    told: set[Mutant] = field(default_factory=set)
+    survived: list[Mutant] = field(default_factory=list)
+    """Those that no probe has told from the candidate."""
+    places: dict[Probe, list[_Place]] = field(default_factory=dict)
 
-    def examine(self, probes: Iterable[Probe], *, grad: bool) -> None:
-        """Runs what is left at each probe; operations that only some sizes reach are added there.
+    def examine(self, probes: Mapping[Probe, bool]) -> None:
+        """Runs each mutant until a probe tells it from the candidate.
+
+        One probe tells most of them. Those that are left go through all probes one after the other, so that what there is no
+        time for is not examined at all, and in an order that a candidate cannot predict.
+
+        Args:
+            probes: whether each is run with a backward pass; those of small sizes first.
 
         Raises:
             OutOfTime: no more time is left.
         """
-        for probe in probes:
-            place = probe.case, probe.sizes
-            if not self.alive and place in self.reached:
-                continue
-            self.reached.add(place)
+        sizes = {(probe.case, probe.sizes): probe for probe in reversed(probes)}
+        for probe in reversed(sizes.values()):  # operations that only some sizes reach are found there
+            self._open(probe, probes[probe])
+        first, examined = next(iter(probes)), 0
+        for mutant in self.known:
+            self._examine(mutant, {first: probes[first]})
+        while left := [each for each in list(self.known)[examined:] if each not in self.told]:
+            examined = len(self.known)  # other probes may reach more of them
+            self.judging.rng.shuffle(left)
+            for mutant in left:
+                if not self._examine(mutant, probes):
+                    self.survived.append(mutant)
+
+    def _examine(self, mutant: Mutant, probes: Mapping[Probe, bool]) -> bool:
+        for probe, backward in probes.items():
+            for place in self._open(probe, backward):
+                if self.judging.worker.left < self.reserve:
+                    raise OutOfTime("no time is left for mutants")
+                if self._is_told(place, mutant):
+                    self.told.add(mutant)
+                    return True
+        return False
+
+    def _open(self, probe: Probe, backward: bool) -> list[_Place]:
+        """Returns what a mutant is run at, and adds the operations that are reached there."""
+        if probe not in self.places:
+            self.places[probe] = []
             with contextlib.suppress(Unasked, OriginalError):
-                prepared = self.judging.references.prepare(probe)
-                for backward in (False, True) if grad else (False,):
-                    own = self._list(prepared, backward)
-                    if not own.right:
-                        continue  # such values are not asked of it, so nothing can be told there
-                    for mutant in list(self.alive):
-                        if self.judging.worker.left < self.reserve:
-                            raise OutOfTime("no time is left for mutants")
-                        if self._is_told(prepared, mutant, backward, own):
-                            del self.alive[mutant]
+                references = self.judging.references
+                prepared = references.prepare(probe)
+                for gradients in (None, references.gradients(prepared)) if backward else (None,):
+                    own = self._run(prepared, gradients, {})
+                    for operation, added in _read(own.reply.get("mutable", [])):
+                        mutants = [Mutant(operation, scaled) for scaled in (True, False)[: 1 + added]]
+                        self.known |= dict.fromkeys(mutants)
+                    if own.right:  # other values are not asked of it, so nothing can be told there
+                        self.places[probe].append(_Place(prepared, gradients, own))
+        return self.places[probe]
 
-    def _list(self, prepared: PreparedProbe, backward: bool) -> _Seen:
-        """Adds the operations that a probe reaches; returns what it shows without any mutant."""
-        seen = self._run(prepared, backward, {})
-        for operation, added in _read(seen.reply.get("mutable", [])):
-            for scaled in (True, False) if added else (True,):
-                if (mutant := Mutant(operation, scaled)) not in self.known:
-                    self.known.add(mutant)
-                    self.alive[mutant] = None
-        return seen
-
-    def _is_told(self, prepared: PreparedProbe, mutant: Mutant, backward: bool, own: _Seen) -> bool:
+    def _is_told(self, place: _Place, mutant: Mutant) -> bool:
         kernel, places, name = mutant.operation
         named = [kernel, [list(place) for place in places], name]
+        request = {"operation": named, "scaled": mutant.scaled}
         try:
-            seen = self._run(prepared, backward, {"operation": named, "scaled": mutant.scaled})
+            seen = self._run(place.prepared, place.gradients, request)
         except WorkerDied as death:  # what a mutant does is not the candidate's fault
             raise OutOfTime(f"{death}") from None
         if "error" in seen.reply or seen.reply.get("fault") is not None:
             return True
-        pairs = zip(seen.errors, own.errors, strict=True)
+        pairs = zip(seen.errors, place.own.errors, strict=True)
         farther = any(error > FARTHER * before for error, before in pairs)
         return seen.reply.get("mutated") is True and (farther or not seen.right)
 
-    def _run(self, prepared: PreparedProbe, backward: bool, mutant: dict[str, Any]) -> _Seen:
+    def _run(self, prepared: PreparedProbe, gradients: Gradients | None, mutant: dict[str, Any]) -> _Seen:
         judging = self.judging
         request: dict[str, Any] = {"how": "sanitized", "all_configurations": False, "mutant": mutant}
-        if backward:
-            gradients = judging.references.gradients(prepared)
+        if gradients:
             uploading = upload_backward(judging, prepared, gradients, gradients.names)
             uploaded, request["grad"] = uploading.uploaded, uploading.request
         else:
@@ -134,20 +173,10 @@ class Mutants:
         found = [(buffer, prepared.expected, i) for i, (buffer, _) in enumerate(uploaded.outputs)]
         updated = prepared.updates
         found += [(uploaded.state[n], updated.expected, i) for i, n in enumerate(updated.names)]
-        if backward:
+        if gradients:
             right = right and gradients_pass(judging, uploading)
             found += [(buffer, gradients.expected, i) for i, buffer in enumerate(uploading.written)]
         return _Seen(reply, right, tuple(error for each in found for error in _errors(*each)))
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """What a call shows."""
-
-    reply: dict[str, Any]
-    right: bool
-    errors: tuple[float, ...] = ()
-    """Mean and largest distances from float64, of each output, updated buffer and gradient."""
 
 
 def _errors(found: torch.Tensor, expected: Any, leaf: int) -> tuple[float, float]:
@@ -185,15 +214,15 @@ def find(judging: Judging, plans: Iterable[Plan]) -> None:
     interpreter may be right."""
     left = judging.worker.left
     found = Mutants(judging, max(left - judging.policy.mutant_seconds, left / 4))
+    asked = {probe: plan.case.domain.grad for plan in plans for probe in probes(plan)}
     with judging.findings.durations.part("mutants"):
         try:
-            for plan in plans:
-                found.examine(probes(plan), grad=plan.case.domain.grad)
+            found.examine(asked)
         except OutOfTime:
-            detail = f"there was no time to examine {len(found.alive)} of {len(found.known)} operations"
+            lacking = len(found.known) - len(found.told) - len(found.survived)
+            detail = f"there was no time to examine {lacking} of {len(found.known)} operations"
             judging.findings.checks.append(Check("operations that matter", True, None, None, detail))
-            return
-    judging.findings.mutants[:] = found.alive
+    judging.findings.mutants[:] = found.survived
 
 
 def probes(plan: Plan) -> Iterator[Probe]:

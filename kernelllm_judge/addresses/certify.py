@@ -12,11 +12,11 @@ import torch
 
 from kernelllm_judge.addresses.calls import ASPECTS, Followed, Shown, call_of
 from kernelllm_judge.addresses.enumerate import Enumerator
-from kernelllm_judge.addresses.expressions import Expressions
+from kernelllm_judge.addresses.expressions import Expressions, Node
 from kernelllm_judge.addresses.formulas import Formulas
-from kernelllm_judge.addresses.launches import Run
+from kernelllm_judge.addresses.launches import Form, Run
 from kernelllm_judge.addresses.prove import prove
-from kernelllm_judge.addresses.survey import Part, Sizes, Survey, around_blocks, tree_of, tried
+from kernelllm_judge.addresses.survey import Part, Sizes, Survey, along, around_blocks, tree_of, tried
 from kernelllm_judge.core.records import REACHES, Certificate, Reach
 from kernelllm_judge.findings import Findings, OutOfTime
 from kernelllm_judge.handle import WorkerDied, WorkerHandle
@@ -189,6 +189,10 @@ class Certifier:
             missing = next((vector for vector in vectors if vector not in found), ())
             why = f"no formula was found for a number of a launch: {', '.join(map(str, missing[:4]))}, …"
             numbers = None if missing else [found[vector] for vector in vectors]
+        if numbers is not None and (others := self._others(survey, part, runs[0].form, numbers, leaves)):
+            self._points(survey, others[:POINTS])
+            where = ", ".join(f"{name}={size}" for name, size in survey.named(others[0]).items())
+            numbers, why = None, f"a number of a launch has no formula at {where}"
         if numbers is None:
             return Shown(
                 dict.fromkeys(ASPECTS, next((s for s in map(survey.key, sizes) if isinstance(s, str)), why))
@@ -196,6 +200,21 @@ class Certifier:
         dimensions = {leaf: ranges[name] for name, leaf in leaves.items()}
         call = call_of(self.make, runs[0].form, numbers, self._kernels_of(runs[0]), dimensions)
         return prove(call, self.deadline)
+
+    def _others(
+        self, survey: Survey, part: Part, form: Form, numbers: Sequence[Node], leaves: Mapping[str, Node]
+    ) -> list[Sizes]:
+        """Returns the sizes along a part's edges at which launches are not as formulas say: Python can compute anything."""
+        edges = list(along(part))
+        survey.run(edges)
+        others = []
+        for sizes in edges:
+            named, run = survey.named(sizes), survey.runs[sizes]
+            by = {leaf: self.make.constant(named[name]) for name, leaf in leaves.items()}
+            values = {node: self.make.replace(node, by).value for node in set(numbers)}
+            if not isinstance(run, Run) or (run.form, run.numbers) != (form, tuple(map(values.get, numbers))):
+                others.append(sizes)
+        return others
 
     def _kernels_of(self, run: Run) -> Mapping[str, Followed]:
         for each in run.form.launches:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise, product
 from typing import Any
@@ -25,6 +25,9 @@ ONCE = 2.0
 
 INSIDE = 6
 """Sizes inside a part that are tried besides its corners."""
+
+LONGEST = 512
+"""Sizes along one edge of a part that are tried, at most."""
 
 BLOCK = 1024
 """Which a kernel's blocks divide, mostly."""
@@ -147,6 +150,13 @@ def tried(part: Part, rng: random.Random) -> tuple[list[Sizes], bool]:
     corners = islice(product(*(dict.fromkeys(ends) for ends in part)), 16)
     inner = {tuple(rng.randint(low, high) for low, high in part) for _ in range(INSIDE + len(part))}
     return list(dict.fromkeys([*corners, *sorted(inner)])), False
+
+
+def along(part: Part) -> Iterator[Sizes]:
+    """Yields the sizes along each edge of a part that begins at its smallest ones, no more than ``LONGEST`` of an edge."""
+    low = tuple(first for first, _ in part)
+    for axis, (first, last) in enumerate(part):
+        yield from (_with(low, axis, size) for size in range(first, min(last, first + LONGEST - 1) + 1))
 
 
 def around_blocks(part: Part) -> list[Sizes]:

@@ -25,7 +25,7 @@ class LaunchRecorder:
         """How many of the contexts below are entered. Outside of them calls are timed, so a launch costs little more."""
         self._left_out = False
         self.passed: list[list[float]] = []
-        """The numbers that were passed to each launch that was left out."""
+        """The numbers that were passed to each launch that was left out, and how many programs it has."""
         self._spans: list[tuple[Event, Event]] | None = None
         self._watch = OperationWatch()
 
@@ -70,7 +70,8 @@ class LaunchRecorder:
     def _launch(self, launch: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self.count += 1
         if self._left_out:
-            self.passed.append([a for a in (*args, *kwargs.values()) if type(a) in (bool, int, float)])
+            passed = (*args, *kwargs.values(), *_grid(*args, **kwargs))
+            self.passed.append([each for each in passed if type(each) in (bool, int, float)])
             return None
         with self._watch.unguarded():
             if self._spans is None:
@@ -121,6 +122,13 @@ class LaunchRecorder:
             yield
         finally:
             self._contexts -= 1
+
+
+def _grid(kernel: Any, *args: Any, grid: Any = (), **kwargs: Any) -> tuple[Any, ...]:
+    """Returns how many programs a launch asks for, along each axis."""
+    if callable(grid):
+        grid = grid({**dict(zip(getattr(kernel, "arg_names", ()), args, strict=False)), **kwargs})
+    return grid if isinstance(grid, tuple) else (grid,)
 
 
 def milliseconds(spans: list[tuple[Event, Event]]) -> float:
