@@ -128,13 +128,14 @@ def _changes(found: Sequence[tuple[dict[str, int], _Tried]], plan: Plan) -> list
                     changes += [before, after]
             for numbers in zip(*(tried.passed for _, tried in line), strict=False):
                 points = [(sizes[name], number) for (sizes, _), number in zip(line, numbers, strict=True)]
+                triples = [*zip(line[1:], points, points[1:], points[2:], strict=False)]
                 bent = [
                     sizes
-                    for (sizes, _), (a, x), (b, y), (c, z) in zip(
-                        line[1:], points, points[1:], points[2:], strict=False
-                    )
+                    for (sizes, _), (a, x), (b, y), (c, z) in triples
                     if (y - x) * (c - b) != (z - y) * (b - a)
                 ]
+                if len(bent) > MOST_BENT:  # a number of blocks, for example, which grows with sizes
+                    bent = [sizes for (sizes, _), (_, x), (_, y), (_, z) in triples if (y - x) * (z - y) < 0]
                 changes += bent if len(bent) <= MOST_BENT else []
     return [each for number, each in enumerate(changes) if each not in changes[:number]]
 

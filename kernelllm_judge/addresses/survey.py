@@ -26,9 +26,6 @@ ONCE = 2.0
 INSIDE = 6
 """Sizes inside a part that are tried besides its corners."""
 
-LONGEST = 512
-"""Sizes along one edge of a part that are tried, at most."""
-
 BLOCK = 1024
 """Which a kernel's blocks divide, mostly."""
 
@@ -153,10 +150,12 @@ def tried(part: Part, rng: random.Random) -> tuple[list[Sizes], bool]:
 
 
 def along(part: Part) -> Iterator[Sizes]:
-    """Yields the sizes along each edge of a part that begins at its smallest ones, no more than ``LONGEST`` of an edge."""
+    """Yields the sizes along each edge of a part that begins at its smallest ones, by turns and upwards."""
     low = tuple(first for first, _ in part)
-    for axis, (first, last) in enumerate(part):
-        yield from (_with(low, axis, size) for size in range(first, min(last, first + LONGEST - 1) + 1))
+    for step in range(max(last - first for first, last in part) + 1):
+        for axis, (first, last) in enumerate(part):
+            if first + step <= last:
+                yield _with(low, axis, first + step)
 
 
 def around_blocks(part: Part) -> list[Sizes]:

@@ -15,7 +15,7 @@ from kernelllm_judge.truth import exhaust
 from kernelllm_judge.truth.probes import Probe, elements, fit, rows
 from kernelllm_judge.truth.stress import MASKED, PLANTED, WHOLE_HALVES
 from kernelllm_judge.truth.variations import NAMED, OTHERS_FOR_FIXED, OUT_OF_RANGE, REPEATED
-from kernelllm_judge.truth.weights import ACROSS_ONE, NEGATIVE, SIGNED, WITH_NAN
+from kernelllm_judge.truth.weights import ACROSS_ONE, NEGATIVE, SCALES, SIGNED, WITH_NAN
 
 
 @dataclass(frozen=True)
@@ -189,11 +189,11 @@ class Weights(KindsRule):
     """Outputs are right for weights that training may reach, however the module initialises them."""
 
     name = "weights"
-    says = "outputs are right for negative and zero weights, and NaN in a weight shows where it does in the original"
+    says = "outputs are right for negative, zero, small and large weights, and NaN in a weight shows where it does in the original"
 
     def kinds(self, supported: SupportedCase) -> Iterable[str]:
         """Returns the kinds of weights."""
-        return (SIGNED, WITH_NAN) if supported.nonfinite else (SIGNED,)
+        return (SIGNED, *SCALES, *((WITH_NAN,) if supported.nonfinite else ()))
 
     def fields(self, supported: SupportedCase, kind: str) -> dict[str, Any]:
         """The kind is that of the weights."""

@@ -18,6 +18,8 @@ from kernelllm_judge.truth.variations import WHOLE
 
 SIGNED = "negative and zero"
 """Kind of weights: signs turned, and zeros."""
+SCALES = {"×0.0001": 1e-4, "×10000": 1e4}
+"""Kinds of weights: all of them as many times as large."""
 WITH_NAN = "NaN"
 """Kind of weights: one NaN in each parameter, or one filter of NaN in a convolution's. Where a single tap of it meets
 padding, implementations differ: some multiply NaN with a zero there, others leave it out."""
@@ -149,6 +151,8 @@ def _changed(tensor: torch.Tensor, kind: str | Direction, generator: torch.Gener
     if isinstance(kind, Direction):
         assert generator is not None
         return kind.moved(tensor, generator)
+    if kind in SCALES:
+        return tensor * SCALES[kind]
     draw = torch.rand(tensor.shape, generator=generator, device=tensor.device)
     if kind == WITH_NAN:
         planted = tensor.clone(memory_format=torch.contiguous_format)

@@ -92,6 +92,12 @@ def test_where_an_exception_is_caught_the_original_cannot_run_instead():
     )
 
 
+def test_a_program_that_is_missing_at_one_size_is_found():
+    kernel = judged("2.0", KERNEL.replace("triton.cdiv(n, 256)", "triton.cdiv(n, 256) - 0 ** abs(n - 1777)"))
+    assert (kernel.verdict.verdict, kernel.verdict.rule) == ("rejected", "decisions")
+    assert "n=1777" in kernel.verdict.reason
+
+
 def test_a_candidate_may_not_report_what_it_decides():
     body = KERNEL + "\n\ndef more(n):\n    return __kernelllm_decided__(0, 'value', n)\n"
     assert judged("2.0", body).verdict.verdict == "rejected"

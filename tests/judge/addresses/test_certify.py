@@ -300,6 +300,10 @@ WRONG = {
         ADD.but("triton.cdiv(x.numel(), 1024)", "max(1, x.numel() // 1024)"),
         r"no program writes element [\d,]+ of output 0, which has [\d,]+ elements, at default, n=\d+, m=\d+$",
     ),
+    "a program that is missing at one size": (
+        LAYER_NORM.but("layer_norm[(x.shape[0],)]", "layer_norm[(x.shape[0] - 0 ** abs(x.shape[0] - 42),)]"),
+        r"no program writes element 41 of output 1, which has 42 elements, at default, rows=42",
+    ),
     "a store past the end for whole blocks only": (
         ADD.but("mask=mask)\n\n", "mask=(here < n) | ((n % BLOCK == 0) & (here == n)))\n\n").but(
             "triton.cdiv(x.numel(), 1024)", "x.numel() // 1024 + 1"

@@ -148,7 +148,7 @@ def test_a_gpu_and_the_interpreter_see_the_same_kinds_of_stress():
         probes = plan(CASE, ranges, (), policy, limits, 0)
         assert {p.stress for p in handmade(probes)} == set(Stress.mixed) < set(TRANSFORMS)
         assert [p.stress for p in probes if p.rule == "nonfinite"] == ["NaN and ±inf"]
-        assert len(probes) <= 27
+        assert len(probes) <= 29
         known = {*TRANSFORMS, *PLANTED, OTHERS_FOR_FIXED, ""}
         assert all(p.stress in known or read_kind(p.stress) for p in probes)
 
@@ -189,7 +189,7 @@ def test_what_cannot_be_made_small_is_stressed_a_little():
     case = Case("default", None, domain((1 << 15, 1 << 15), {}), {})
     probes = plan(case, {}, (), policy, Limits(policy.gpu_elements, policy.gpu_row), 0)
     kinds = len(Stress.mixed) + 1 + 1  # NaN, and all values
-    assert len(probes) == policy.seeds + 1 + 2 + kinds
+    assert len(probes) == policy.seeds + 1 + 4 + kinds
 
 
 def test_inputs_known_to_be_finite_are_not_made_otherwise():
