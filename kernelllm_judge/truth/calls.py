@@ -72,6 +72,23 @@ class WithoutShortcuts(DispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+class Overflows(DispatchMode):
+    """Notes whether an operation gives infinities or NaN: in another order, as in a sum of products, others may come out."""
+
+    def __init__(self) -> None:
+        """None was seen so far."""
+        super().__init__()
+        self.seen = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Runs one operation."""
+        result = func(*args, **(kwargs or {}))
+        if "empty" not in str(func):  # what is in new memory may be anything
+            leaves = [each for each in tree_leaves(result) if isinstance(each, torch.Tensor)]
+            self.seen = self.seen or not all(bool(leaf.isfinite().all()) for leaf in leaves)
+        return result
+
+
 def _raised(value: Any) -> Any:
     # Not by PyTorch's pytree, which takes longer than most operations of a deep network.
     if isinstance(value, torch.Tensor):

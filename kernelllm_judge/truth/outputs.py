@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -260,7 +261,10 @@ class ReferenceOutputs:
                 return self._large.prepare_slices(probe, modules, drawn, sliced)
             changes = self._inputs.changes(case, probe, modules, drawn, lambda arguments: arguments)
             arguments = self._inputs.changed(drawn, changes)
-            output = calls.call_original(modules.perturbed, arguments)
+            with calls.Overflows() if probe.stress == MASKED else nullcontext() as overflows:
+                output = calls.call_original(modules.perturbed, arguments)
+        if overflows and overflows.seen:
+            raise Unasked("the original computes infinities from what rows are masked with")
         structure, original = self.comparable(probe, modules, arguments, output)
         del output
         names = self._updated[probe.case]

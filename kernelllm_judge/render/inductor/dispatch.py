@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import itemgetter
+from typing import Any
 
 from kernelllm_judge.core.records import Scalar, TensorSpec
 from kernelllm_judge.core.syntax import literal
@@ -97,26 +98,30 @@ def _by_size(regions: Sequence[tuple[int, Region]]) -> Iterator[tuple[int, str]]
 
 
 def _test(domain: Specs, names: Sequence[str], everything: Sequence[Specs]) -> str:
-    parts = []
+    """Returns a condition that holds for a domain and none of the others; each part of it tells one that no part before did."""
+    parts, left = [], [other for other in everything if other != domain]
     for name in names:
-        value = domain.get(name)
-        others = [other.get(name) for other in everything]
-        if not isinstance(value, TensorSpec):
-            parts.append(
-                f"{name} is {value}"
-                if value is None or isinstance(value, bool)
-                else f"{name} == {ast.unparse(literal(value))}"
+        for text, holds in _tests(name, domain.get(name), [other.get(name) for other in everything]):
+            fitting = [other for other in left if holds(other.get(name))]
+            if len(fitting) < len(left):
+                parts.append(text)
+                left = fitting
+    return " and ".join(parts) or "True"
+
+
+def _tests(name: str, value: Any, others: Sequence[Any]) -> Iterator[tuple[str, Callable[[Any], bool]]]:
+    """Yields what tells one value of an argument from others: conditions as text, and for descriptions of values."""
+    if not isinstance(value, TensorSpec):
+        constant = value is None or isinstance(value, bool)
+        yield f"{name} {'is' if constant else '=='} {ast.unparse(literal(value))}", lambda other: other == value
+        return
+    if not all(isinstance(other, TensorSpec) for other in others):
+        yield f"{name} is not None", lambda other: isinstance(other, TensorSpec)
+    yield f"{name}.dtype == torch.{value.dtype}", lambda other: other.dtype == value.dtype
+    yield f"{name}.dim() == {len(value.shape)}", lambda other: len(other.shape) == len(value.shape)
+    for dim, size in enumerate(value.shape):
+        if isinstance(size, int):
+            yield (
+                f"{name}.shape[{dim}] == {size}",
+                lambda other, dim=dim, size=size: len(other.shape) <= dim or other.shape[dim] == size,
             )
-            continue
-        specs = [o for o in others if isinstance(o, TensorSpec)]
-        if len(specs) < len(others):
-            parts.append(f"{name} is not None")
-        if len({s.dtype for s in specs}) > 1:
-            parts.append(f"{name}.dtype == torch.{value.dtype}")
-        if len({len(s.shape) for s in specs}) > 1:
-            parts.append(f"{name}.dim() == {len(value.shape)}")
-        for dim, size in enumerate(value.shape):
-            sizes = {s.shape[dim] for s in specs if len(s.shape) == len(value.shape)}
-            if len(sizes) > 1 and isinstance(size, int):
-                parts.append(f"{name}.shape[{dim}] == {size}")
-    return " and ".join(dict.fromkeys(parts)) or "True"
