@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kernelllm_judge.core.records import Environment
+from kernelllm_judge.core.spans import Span
 from kernelllm_runtime.source.resolve import ProjectSources
 from pytest_kernelllm.core.outcome import Outcome, best
 from pytest_kernelllm.core.usage import Usage
@@ -21,6 +22,7 @@ def build_report(
     outcomes: Sequence[Outcome],
     patches: Mapping[str, str],
     usage: Usage | None = None,
+    spans: Sequence[Span] = (),
     *,
     root: Path | None = None,
     stopped: str = "",
@@ -29,6 +31,7 @@ def build_report(
 
     Args:
         usage: how busy the slots were; None where nothing was judged.
+        spans: what all processes did.
         root: project root, where the targets' files are read; None leaves out what is found there.
         stopped: why the run ended before everything was tried; empty if it did not.
     """
@@ -50,7 +53,7 @@ def build_report(
             )
         )
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    return Report(environment, tuple(targets), usage, created, stopped)
+    return Report(environment, tuple(targets), usage, created, stopped, tuple(spans))
 
 
 def write_report(path: Path, report: Report) -> None:

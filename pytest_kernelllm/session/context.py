@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.core.records import Environment, Target
+from kernelllm_judge.core.spans import Recorder
 from kernelllm_judge.environment import Gpu, find_gpu
 from kernelllm_judge.isolation.isolation import Isolation, probe_isolation
 from pytest_kernelllm.config.settings import Settings
@@ -33,6 +34,8 @@ class Context:
     """Called with a few words about what is being done."""
     prompt: PromptHook = field(default=NO_HOOK)
     """May replace the prompt that a language model gets."""
+    recorder: Recorder = field(default_factory=Recorder)
+    """Gets the spans of this process and of the others."""
 
     @cached_property
     def store(self) -> Store:

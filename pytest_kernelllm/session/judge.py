@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from kernelllm_judge.core.records import Candidate, CandidateId, KernelRecord, Target, Terms, Verdict
+from kernelllm_judge.core.spans import JUDGED
 from kernelllm_judge.standing import standing
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.words import counted
@@ -57,7 +58,8 @@ class JudgeStage:
 
     def _outcome(self, target: Target, draft: Outcome) -> Outcome:
         assert draft.candidate is not None
-        return self._settle(replace(draft, verdict=self._record(target, draft.candidate).verdict))
+        with self.context.recorder.span(JUDGED, target.id):
+            return self._settle(replace(draft, verdict=self._record(target, draft.candidate).verdict))
 
     def _settle(self, outcome: Outcome) -> Outcome:
         self.settled[outcome.target.id, outcome.id] = outcome

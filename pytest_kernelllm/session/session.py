@@ -19,10 +19,10 @@ from typing import Any
 from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.core.narrowing import following
 from kernelllm_judge.core.records import ADOPTED, CandidateId, Target
+from kernelllm_judge.core.spans import JUDGING, Recorder, Span
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.overrides import Overrides
-from pytest_kernelllm.core.usage import Span
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
 from pytest_kernelllm.models.generator import NO_HOOK, PromptHook
 from pytest_kernelllm.pool.pool_process import HURRY
@@ -56,6 +56,7 @@ class Session:
         progress: Callable[[str], None] = lambda text: None,
         ahead: bool = True,
         writers: bool = False,
+        recorder: Recorder | None = None,
     ) -> None:
         """Opens a session for the project at ``root``.
 
@@ -69,8 +70,10 @@ class Session:
             ahead: whether expected targets are begun while others are judged.
             writers: whether processes of their own write in any case. Else they do where more targets are expected than are
                 judged side by side: a judging process that writes keeps its GPU waiting.
+            recorder: gets what all processes do; by default one that keeps whole verdicts only.
         """
-        self.context = Context(root, settings, overrides, progress, prompt)
+        recorder = recorder or Recorder("kernelllm", detailed=False)
+        self.context = Context(root, settings, overrides, progress, prompt, recorder)
         self.history = Histories(self.context)
         self.processes = TargetProcesses(self.context, lambda: writers or (ahead and self._expects_many()))
         self._more_generators = tuple(generators)
@@ -298,10 +301,11 @@ class Session:
         return f"search: off, because {'nothing is timed' if self.context.on_gpu else 'there is no GPU'}"
 
     @property
-    def usage(self) -> tuple[int, list[Span]]:
-        """The number of slots, and when they were judging; see ``Usage.of``."""
-        spans = self.processes.spans
-        return self.processes.slots if spans else 0, spans
+    def usage(self) -> tuple[int, tuple[Span, ...]]:
+        """The number of slots, and what the processes did so far; see ``Usage.of``."""
+        spans = self.context.recorder.spans
+        judged = any(span.what == JUDGING for span in spans)
+        return self.processes.slots if judged else 0, spans
 
 
 @contextlib.contextmanager
