@@ -30,6 +30,7 @@ from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.generate.protocol import Generator as KernelGenerator
 from pytest_kernelllm.models.generator import PromptHook
 from pytest_kernelllm.plugin.items import CandidateItem, TargetFile, TargetItem
+from pytest_kernelllm.plugin.loop import TOGETHER, Loop
 from pytest_kernelllm.plugin.reports import check_reports, write_reports
 from pytest_kernelllm.pool.engine import process_name
 from pytest_kernelllm.report.spent import silent
@@ -45,9 +46,6 @@ USAGE = "kernelllm-usage"
 
 NOTES = "kernelllm-notes"
 """Key under which pytest-xdist's workers report ``Session.notes``."""
-
-TOGETHER = "kernelllm-together"
-"""Key under which pytest-xdist's workers learn whether each gets all items of a target. They do not know ``--dist``."""
 
 
 class Run:
@@ -72,11 +70,13 @@ class Run:
                 generators=self._generators_of_plugins(),
                 overrides=self._overrides,
                 prompt=self._prompt_hook(),
-                progress=self._progress,
+                progress=lambda text: self.loop.note(text),
                 # pytest-xdist's workers do not know which target is theirs next, and are ahead of each other anyway.
                 ahead=not hasattr(config, "workerinput"),
                 recorder=self.recorder,
             )
+            self.loop = Loop(self.session)
+            config.pluginmanager.register(self.loop)
             self.session.history.check()
             self.isolation = self.session.context.isolation.level
             self.writers = [generator.name for generator in self.session.generators]
@@ -174,17 +174,6 @@ class Run:
             f"isolation: {self.isolation}",
             *filter(None, [self.session.search_in_words]),
         ]
-
-    def pytest_runtestloop(self, session: pytest.Session) -> None:
-        """Announces to the session what was selected, so that candidates of one target are judged side by side."""
-        items = [item for item in session.items if isinstance(item, CandidateItem)]
-        for item in items:
-            if item.candidate != ADOPTED:
-                self.session.announce(item.target)
-        if not getattr(self.config, "workerinput", {TOGETHER: True})[TOGETHER]:
-            return  # pytest-xdist's workers share a target's items, each judges its own
-        for item in items:
-            self.session.expect(item.target, item.candidate)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -341,9 +330,3 @@ class Run:
         sources = [inspect.getsource(each.function) for each in hook.get_hookimpls()]
         key = hashlib.sha256("".join(sources).encode()).hexdigest()[:12] if sources else ""
         return PromptHook(replace, key)
-
-    def _progress(self, text: str) -> None:
-        """Shows what is being done, on a terminal only."""
-        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is not None and reporter.isatty and reporter.verbosity >= 0:
-            reporter.rewrite(f"  {text} …", erase=True)

@@ -38,7 +38,7 @@ class JudgeStage:
         """Yields what became of drafts that nothing is known of, in order; several are judged side by side."""
         if not drafts:
             return
-        with ThreadPoolExecutor(min(len(drafts), 2 * self.processes.slots)) as threads:
+        with ThreadPoolExecutor(min(len(drafts), 2 * self.processes.slots), target.id) as threads:
             outcomes = threads.map(lambda draft: self._outcome(target, draft), drafts)
             for number, outcome in enumerate(outcomes, 1):
                 self.context.progress(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -26,9 +27,9 @@ from pytest_kernelllm.core.overrides import Overrides
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
 from pytest_kernelllm.models.generator import NO_HOOK, PromptHook
 from pytest_kernelllm.pool.pool_process import HURRY
-from pytest_kernelllm.session.ahead import Ahead
+from pytest_kernelllm.session.ahead import Ahead, Pace
 from pytest_kernelllm.session.complete import PATIENCE_S, CompleteStage
-from pytest_kernelllm.session.context import Context
+from pytest_kernelllm.session.context import Context, Group
 from pytest_kernelllm.session.drafts import Draft, Drafts
 from pytest_kernelllm.session.generators import Chosen, Surroundings, check_names, choose
 from pytest_kernelllm.session.history import Histories
@@ -37,9 +38,6 @@ from pytest_kernelllm.session.processes import TargetProcesses
 from pytest_kernelllm.session.repair import RepairStage, may_improve, outcome_of
 from pytest_kernelllm.session.search import SearchStage
 from pytest_kernelllm.session.turns import Turns
-
-Group = tuple[str, str]
-"""What is judged side by side: ``Target.id`` and the name of a generator."""
 
 
 class Session:
@@ -85,7 +83,8 @@ class Session:
         self._patience_s = PATIENCE_S
         self._expected: dict[Group, tuple[Target, set[CandidateId]]] = {}
         self._outcomes: dict[tuple[str, CandidateId], Outcome] = {}
-        self._ahead: Ahead[Group] = Ahead(self._settle, lambda: self.processes.ahead if ahead else 0)
+        self._may_be_ahead = ahead
+        self._ahead: Ahead[Group] = Ahead(self._settle, self._most_ahead)
 
     # ------------------------------------------------------------------ the way
 
@@ -199,7 +198,7 @@ class Session:
 
         A target's candidates are judged side by side, and the next targets are begun meanwhile.
         """
-        group = target.id, candidate.generator
+        group = Group(target.id, candidate.generator)
         self._expected.setdefault(group, (target, set()))[1].add(candidate)
         self._ahead.expect(group)
 
@@ -213,10 +212,24 @@ class Session:
         with _quiet("torch.__trace"):
             if key not in self._outcomes:
                 self.expect(target, candidate)
-                self._ahead.wait_for((target.id, candidate.generator))
+                self._ahead.wait_for(Group(target.id, candidate.generator))
             if key not in self._outcomes:  # it was not expected when the others were begun
                 self._keep(target, [candidate])
         return self._outcomes[key]
+
+    def ended(self, seconds: float) -> list[Group] | None:
+        """Returns groups that ended and were not returned before; waits for one, at most so long, as others are worked on.
+
+        ``outcome`` has all of a group then, or raises what ended it. None: there is none left. Not thread-safe.
+        """
+        with _quiet("torch.__trace"):
+            return self._ahead.ended(seconds)
+
+    @property
+    def pace(self) -> Pace:
+        """How long groups took in which something was judged, without what starting the processes took, and what is left."""
+        judged = {Group(each.target.id, each.generator) for each in self.settled if not each.cached}
+        return self._ahead.pace(self.processes.first_reply or time.monotonic(), judged.__contains__)
 
     @property
     def settled(self) -> list[Outcome]:
@@ -242,6 +255,11 @@ class Session:
     def _keep(self, target: Target, ids: Sequence[CandidateId]) -> None:
         for outcome in self._settled(target, ids):
             self._outcomes[target.id, outcome.id] = outcome
+
+    def _most_ahead(self) -> int:
+        with contextlib.suppress(SessionError):  # who is asked for an outcome gets it
+            return self.processes.ahead if self._may_be_ahead else 0
+        return 0
 
     def _expects_many(self) -> bool:
         """Whether more targets are expected than are judged side by side."""
@@ -291,14 +309,8 @@ class Session:
     @property
     def search_in_words(self) -> str:
         """How long Inductor's programs are searched for the fastest one, or why not; empty without that generator."""
-        seconds = self.context.settings.search
-        if seconds == 0 or "inductor" not in {each.name for each in self.generators}:
-            return ""
-        if self.context.searches:
-            return f"search: {seconds:g} s a target for the fastest of inductor's programs"
-        if seconds == Settings().search:
-            return ""  # nobody asked for it
-        return f"search: off, because {'nothing is timed' if self.context.on_gpu else 'there is no GPU'}"
+        uses = any(each.name == "inductor" for each in self.generators)
+        return self.context.search_in_words if uses else ""
 
     @property
     def usage(self) -> tuple[int, tuple[Span, ...]]:
