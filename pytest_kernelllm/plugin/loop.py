@@ -76,9 +76,8 @@ class Loop:
         for item in candidates:
             if item.candidate != ADOPTED:
                 self._session.announce(item.target)
-        for item in (
-            candidates if together else ()
-        ):  # else workers share a target's items, each judges its own
+        # Else pytest-xdist's workers share a target's items, and each judges its own.
+        for item in candidates if together else ():
             self._session.expect(item.target, item.candidate)
 
     def _as_they_fall(self, items: Sequence[TargetItem]) -> Iterator[TargetItem]:

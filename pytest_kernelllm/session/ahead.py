@@ -14,32 +14,36 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True)
 class Pace:
-    """How long works took, and how many are left."""
+    """When works were begun and done, and how many are left. Times are ``time.monotonic``'s."""
 
-    took: tuple[float, ...]
-    """Seconds of those that are done, in the order in which they were begun."""
-    ages: tuple[float, ...]
-    """Seconds since those that are under way were begun."""
+    done: tuple[tuple[float, float], ...]
+    """When each of those began and ended that tell how long one takes."""
+    begun: tuple[float, ...]
+    """When those began that are under way."""
     waiting: int
     """Number of those that are not begun."""
-    elapsed: float
-    """Seconds since the first was begun."""
+    now: float
 
     @property
     def seconds_left(self) -> float | None:
-        """Returns about how long the rest will take; None where nothing is done yet.
+        """About how long the rest will take, if as many are done side by side as were so far; None: nobody can tell yet.
 
-        The latest half of those that are done tells how long one takes, because the first ones warm up what others find warm.
-        As many are done side by side as were so far, on average.
+        Works that were begun before the first one ended take longer than others, because they find nothing warm. So they count
+        only where no other one is left.
         """
-        if not self.took or self.elapsed <= 0:
+        warm_from = min((end for _, end in self.done), default=self.now)
+        warm = [(begin, end) for begin, end in self.done if begin >= warm_from]
+        if not self.done or (self.waiting and not warm):
             return None
-        latest = self.took[len(self.took) // 2 :]
+        took = [end - begin for begin, end in warm or self.done]
+        latest = took[len(took) // 2 :]
         mean = sum(latest) / len(latest)
+        ages = [self.now - begin for begin in self.begun]
         # Of one that takes longer than others did, nobody knows how much longer.
-        rest = sum(max(mean - age, mean / 4) for age in self.ages) + mean * self.waiting
-        side_by_side = (sum(self.took) + sum(self.ages)) / self.elapsed
-        return rest / max(1.0, min(side_by_side, len(self.ages) + self.waiting))
+        rest = sum(max(mean - age, mean / 4) for age in ages) + mean * self.waiting
+        worked = sum(end - begin for begin, end in self.done) + sum(ages)
+        elapsed = self.now - min(begin for begin, _ in self.done)
+        return rest / max(1.0, min(worked / max(elapsed, 0.001), len(ages) + self.waiting))
 
 
 class Ahead(Generic[K]):
@@ -85,16 +89,12 @@ class Ahead(Generic[K]):
         self._returned.update(ended)
         return ended if left else None
 
-    def pace(self, since: float, counts: Callable[[K], bool]) -> Pace:
-        """Returns the pace of works that count, as if none was begun before a time of ``time.monotonic``."""
-        now = time.monotonic()
-        times = [(own[:], counts(key)) for key, own in self._times.items()]
-        took = tuple(
-            max(0.0, own[1] - max(own[0], since)) for own, judged in times if len(own) > 1 and judged
-        )
-        ages = tuple(max(0.0, now - max(own[0], since)) for own, _ in times if len(own) == 1)
-        begun = min((own[0] for own, _ in times), default=now)
-        return Pace(took, ages, len(self._expected), now - max(begun, since))
+    def pace(self, counts: Callable[[K], bool]) -> Pace:
+        """Returns the pace, by works that count."""
+        times = [(list(own), counts(key)) for key, own in self._times.items()]
+        done = tuple((own[0], own[1]) for own, known in times if len(own) > 1 and known)
+        begun = tuple(own[0] for own, _ in times if len(own) == 1)
+        return Pace(done, begun, len(self._expected), time.monotonic())
 
     def join(self, seconds: float) -> None:
         """Waits for what was begun, at most so long."""

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import importlib.util
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -71,8 +70,6 @@ class TargetProcesses:
         """What the owners of the loaded targets should know, in order."""
         self._rendered: dict[tuple[str, Completion], Rendered] = {}
         """What the inductor generator wrote, rendered in the process that wrote it."""
-        self.first_reply = 0.0
-        """When the first reply came, by ``time.monotonic``; 0: none yet."""
         self._lock = threading.Lock()
         self._importing = threading.RLock()
         self._engine: Engine | SessionError | None = None
@@ -262,7 +259,6 @@ class TargetProcesses:
             raise _NoReply(f"{error}; if it needs longer, raise `reference_deadline`", lost=False) from None
         except PoolFailed as error:
             raise SessionError(str(error)) from None
-        self.first_reply = self.first_reply or time.monotonic()
         self._context.recorder.extend(reply.spans)
         return reply
 

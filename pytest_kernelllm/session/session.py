@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -227,9 +226,9 @@ class Session:
 
     @property
     def pace(self) -> Pace:
-        """How long groups took in which something was judged, without what starting the processes took, and what is left."""
-        judged = {Group(each.target.id, each.generator) for each in self.settled if not each.cached}
-        return self._ahead.pace(self.processes.first_reply or time.monotonic(), judged.__contains__)
+        """How long groups took in which something was judged, and how many are left."""
+        judged = {(each.target.id, each.generator) for each in self.settled if not each.cached}
+        return self._ahead.pace(judged.__contains__)
 
     @property
     def settled(self) -> list[Outcome]:
