@@ -93,7 +93,7 @@ class TargetLoader:
             every = [*request.completions]
             if request.indices:
                 with self._recorder.span("writing", request.target.id):
-                    every[:0] = _written(live, arch, request.indices)
+                    every[:0] = self._written(live, arch, request.indices)
             with self._recorder.span("rendering", request.target.id):
                 renderings = tuple(_rendering(each, live, self._constructors, on_gpu) for each in every)
             return PrepareReply(renderings, live.notes)
@@ -119,6 +119,14 @@ class TargetLoader:
         sys.path[:] = loaded.path
         return loaded.live
 
+    def _written(self, live: LiveTarget, arch: str, indices: Sequence[int]) -> Iterable[Completion]:
+        # Inductor takes longer to import than everything else here, and most processes write nothing.
+        with self._recorder.span("importing Inductor"):
+            from pytest_kernelllm.generate.inductor.cases import completions
+            from pytest_kernelllm.generate.inductor.device import gpu_for
+            from pytest_kernelllm.generate.inductor.variants import VARIANTS
+        return completions(live, gpu_for(arch), VARIANTS, indices)
+
     def _load(self, request: Request) -> LiveTarget | str:
         try:
             with self._recorder.span("loading", request.target.id):
@@ -139,15 +147,6 @@ def _global_settings() -> tuple[object, ...]:
         torch.backends.cudnn.benchmark,
         torch.backends.cudnn.enabled,
     )
-
-
-def _written(live: LiveTarget, arch: str, indices: Sequence[int]) -> Iterable[Completion]:
-    # Inductor takes longer to import than everything else here, and most processes write nothing.
-    from pytest_kernelllm.generate.inductor.cases import completions
-    from pytest_kernelllm.generate.inductor.device import gpu_for
-    from pytest_kernelllm.generate.inductor.variants import VARIANTS
-
-    return completions(live, gpu_for(arch), VARIANTS, indices)
 
 
 def _rendering(

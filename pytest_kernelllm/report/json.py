@@ -16,6 +16,9 @@ from pytest_kernelllm.discover.adoption import adoption_state
 from pytest_kernelllm.discover.original import original
 from pytest_kernelllm.report.read import Report, ReportedCandidate, ReportedRound, ReportedTarget
 
+MOST_SPANS = 20_000
+"""Spans that a report holds: the longest ones. So many take 4 MiB."""
+
 
 def build_report(
     environment: Environment,
@@ -31,7 +34,7 @@ def build_report(
 
     Args:
         usage: how busy the slots were; None where nothing was judged.
-        spans: what all processes did.
+        spans: what all processes did; of too many, the longest are kept.
         root: project root, where the targets' files are read; None leaves out what is found there.
         stopped: why the run ended before everything was tried; empty if it did not.
     """
@@ -52,8 +55,16 @@ def build_report(
                 root is not None and adoption_state(root, own[0].target) == "stale",
             )
         )
+    longest = sorted(spans, key=lambda span: -span.seconds)[:MOST_SPANS]
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    return Report(environment, tuple(targets), usage, created, stopped, tuple(spans))
+    return Report(
+        environment,
+        tuple(targets),
+        usage,
+        created,
+        stopped,
+        tuple(sorted(longest, key=lambda span: span.begin)),
+    )
 
 
 def write_report(path: Path, report: Report) -> None:
