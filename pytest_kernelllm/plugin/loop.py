@@ -18,6 +18,9 @@ from pytest_kernelllm.session.session import Session
 REDRAWN = 0.5
 """Seconds after which the line on a terminal is drawn again."""
 
+AT_ONCE = 0.05
+"""Seconds between two ends, such as of what is known, below which tests keep the order that pytest gave them."""
+
 LOGGED = 30.0
 """Seconds after which a log gets another line."""
 
@@ -47,21 +50,25 @@ class Loop:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Runs the tests of kernels after all others, each when its verdict falls; with pytest-xdist, in its order."""
+        """Runs the tests of kernels behind all others when their verdicts fall; with pytest-xdist, in its order."""
         config, everything = session.config, session.items
-        kernels = [item for item in everything if isinstance(item, TargetItem)]
-        self._announce(kernels, together=getattr(config, "workerinput", {TOGETHER: True})[TOGETHER])
+        self._announce(everything, together=getattr(config, "workerinput", {TOGETHER: True})[TOGETHER])
         distributed = hasattr(config, "workerinput") or config.pluginmanager.hasplugin("dsession")
         if distributed or config.option.collectonly:
             return (yield)
         reporter = config.pluginmanager.get_plugin("terminalreporter")
         self._reporter = reporter if reporter is not None and reporter.verbosity >= 0 else None
-        session.items = [item for item in everything if not isinstance(item, TargetItem)]
+        others = max(
+            (n for n, each in enumerate(everything, 1) if not isinstance(each, TargetItem)), default=0
+        )
+        session.items = everything[:others]  # with ``--ff``, kernels may be among them
         try:
             result = yield
         finally:
             session.items = everything
-        for item in self._as_they_fall(kernels):
+        for item in self._as_they_fall(
+            [each for each in everything[others:] if isinstance(each, TargetItem)]
+        ):
             # Which one is next is not known, so everything is torn down; no fixture of other tests is needed any more.
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
             if session.shouldfail:
@@ -70,7 +77,7 @@ class Loop:
                 raise session.Interrupted(session.shouldstop)
         return result
 
-    def _announce(self, items: Sequence[TargetItem], *, together: bool) -> None:
+    def _announce(self, items: Sequence[pytest.Item], *, together: bool) -> None:
         """Announces to the session what was selected, so that candidates of one target are judged side by side."""
         candidates = [item for item in items if isinstance(item, CandidateItem)]
         for item in candidates:
@@ -86,23 +93,23 @@ class Loop:
         Those that test a target as a whole come last.
         """
         whole = [item for item in items if not isinstance(item, CandidateItem)]
-        waiting: dict[tuple[str, str], list[CandidateItem]] = {}
-        for item in items:
-            if isinstance(item, CandidateItem):
-                waiting.setdefault((item.target.id, item.candidate.generator), []).append(item)
+        left = [item for item in items if isinstance(item, CandidateItem)]
         targets = {item.target.id for item in items}
         seconds = 0.0  # where all is known, nothing is shown
-        while waiting and (ended := self._session.ended(seconds)) is not None:
+        while left and (ended := self._session.ended(seconds)) is not None:
+            while more := self._session.ended(AT_ONCE):
+                ended += more
             seconds = REDRAWN
-            known = [item for group in ended for item in waiting.pop(group, [])]
+            known = [item for item in left if (item.target.id, item.candidate.generator) in ended]
             if known:
                 self._show_verdicts()
                 self._erase()
+                left = [item for item in left if item not in known]
             yield from known
-            if waiting:
-                self._show(len(targets), len({target for target, _ in waiting}))
+            if left:
+                self._show(len(targets), len({item.target.id for item in left}))
         self._erase()
-        yield from (item for own in waiting.values() for item in own)
+        yield from left
         yield from whole
 
     def _show(self, targets: int, left: int) -> None:

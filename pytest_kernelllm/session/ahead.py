@@ -11,9 +11,6 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
-TOGETHER = 0.05
-"""Seconds within which works end together, such as those whose results are known. They keep their order."""
-
 
 @dataclass(frozen=True)
 class Pace:
@@ -88,8 +85,6 @@ class Ahead(Generic[K]):
             self._begin(next(iter(self._expected)))
         left = {key: future for key, future in self._begun.items() if key not in self._returned}
         wait(left.values(), seconds, FIRST_COMPLETED)
-        if any(future.done() for future in left.values()):
-            wait(left.values(), TOGETHER)
         ended = [key for key, future in left.items() if future.done()]
         self._returned.update(ended)
         return ended if left else None
