@@ -11,7 +11,7 @@ from itertools import chain
 from kernelllm_judge import directing, mutants
 from kernelllm_judge.core.records import Check
 from kernelllm_judge.directing import Search
-from kernelllm_judge.findings import Decision, Durations, Findings, OutOfTime
+from kernelllm_judge.findings import Decision, Findings, OutOfTime
 from kernelllm_judge.plans import Plan
 from kernelllm_judge.run.backward import run_backward
 from kernelllm_judge.run.call import Judging, error_text, run_probe, upload
@@ -32,7 +32,7 @@ class Beside:
     def __init__(self, task: Callable[[Findings], None] | None, findings: Findings) -> None:
         """Starts ``task``, which gets findings of its own; None: there is nothing to do."""
         self._findings = findings
-        self._own = replace(findings, checks=[], timing=[], cases=[], durations=Durations())
+        self._own = replace(findings, checks=[], timing=[], cases=[], durations=findings.durations.beside())
         thread = ThreadPoolExecutor(1, "kernelllm-beside")
         self._running = None if task is None else thread.submit(task, self._own)
         thread.shutdown(wait=False)

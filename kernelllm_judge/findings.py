@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from kernelllm_judge.core.records import Certificate, Check, Stage, Status, Timing
+from kernelllm_judge.core.spans import Recorder
 from kernelllm_judge.coverage.device import Site, Sites
 
 WAITING = "waiting for the GPU"
@@ -22,8 +23,9 @@ WAITING = "waiting for the GPU"
 class Durations:
     """Adds up the seconds of named parts. Time inside an inner part does not count for the outer one."""
 
-    def __init__(self) -> None:
-        """Nothing is measured yet."""
+    def __init__(self, recorder: Recorder | None = None, target: str = "") -> None:
+        """Nothing is measured yet. The recorder gets each part as a span, for a target."""
+        self._recorder, self._target = recorder or Recorder(), target
         self.seconds: dict[str, float] = {}
         """By name, in the order of their first ends."""
         self._inside = [0.0]
@@ -35,7 +37,8 @@ class Durations:
         start = time.perf_counter()
         self._inside.append(0.0)
         try:
-            yield
+            with self._recorder.span(name, self._target):
+                yield
         finally:
             whole = time.perf_counter() - start
             own = whole - self._inside.pop()
@@ -46,6 +49,10 @@ class Durations:
         """Adds seconds that were measured elsewhere, outside all parts, if there are any."""
         if seconds:
             self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+
+    def beside(self) -> Durations:
+        """Returns those of another thread that works for the same verdict."""
+        return Durations(self._recorder, self._target)
 
     def rounded(self) -> dict[str, float]:
         """Returns the seconds to the millisecond, the longest first."""

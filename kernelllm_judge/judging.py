@@ -27,9 +27,10 @@ from kernelllm_judge.core.records import (
     Verdict,
 )
 from kernelllm_judge.core.shorten import whole
+from kernelllm_judge.core.spans import Recorder
 from kernelllm_judge.core.stages import InStage, unwatched
 from kernelllm_judge.examine import examine, examine_decisions
-from kernelllm_judge.findings import Decision, Findings, Outcome, OutOfMemory, outcome_of
+from kernelllm_judge.findings import Decision, Durations, Findings, Outcome, OutOfMemory, outcome_of
 from kernelllm_judge.isolation.isolation import Isolation, probe_isolation
 from kernelllm_judge.launching import ServerFailed
 from kernelllm_judge.leases import KeptReferences, Lease, Leases, Lending
@@ -93,6 +94,7 @@ class Judge:
         policy: Policy | None = None,
         rules: Sequence[Rule] = RULES,
         in_stage: InStage = unwatched,
+        recorder: Recorder | None = None,
     ) -> None:
         """Probes the machine's isolation; no process is started yet.
 
@@ -104,9 +106,10 @@ class Judge:
             isolation: how workers are isolated; by default as well as this machine allows.
             policy: thresholds other than the published ones, for tests of the judge itself; so are ``rules``.
             in_stage: gives the context for each stage in which the user's original runs.
+            recorder: gets what is done as spans.
         """
         self.environment = environment
-        self.policy = policy or Policy()
+        self.policy, self._recorder = policy or Policy(), recorder
         self.isolation = isolation or probe_isolation(environment.device)
         self.device = torch.device("cuda", 0) if environment.device == "cuda" else torch.device("cpu")
         self.rules = tuple(rule for rule in rules if rule.device in ("any", self.device.type))
@@ -121,9 +124,8 @@ class Judge:
             self._workers = Workers(
                 server, self.device, deadline, GpuBlockPool(self.device), self._timer.released
             )
-            interpreter = ForkServer(
-                "interpret", replace(self.isolation, gpu=False, unix_sockets=False, memfd=False)
-            )
+            without_gpu = replace(self.isolation, gpu=False, unix_sockets=False, memfd=False)
+            interpreter = ForkServer("interpret", without_gpu)
             self._interpreters = Workers(interpreter, cpu, deadline)
             self._servers = [server, interpreter]
         else:
@@ -196,7 +198,7 @@ class Judge:
         """
         if self.device.type != "cuda":
             return Measured(error="there is no GPU to measure on")
-        findings = Findings({})
+        findings = Findings({}, durations=Durations(self._recorder, candidate.target))
         times: tuple[CaseTime, ...] = ()
         references = self._reference_outputs(criteria)
         workers = replace(self._workers, seconds=min(self._workers.seconds, LONGEST_MEASURED))
@@ -222,8 +224,9 @@ class Judge:
     def _judged(self, candidate: Candidate, criteria: Criteria, leased: Lease) -> Outcome:
         """Judges with a lease; again, in fresh processes, where a signal ended one: it may have come from outside."""
         last: Stage = "timing" if criteria.timing and self.device.type == "cuda" else "correctness"
+        rules = {rule.name: rule.stage for rule in self.rules}
         for left in reversed(range(TRIES)):
-            findings = Findings({rule.name: rule.stage for rule in self.rules})
+            findings = Findings(rules, durations=Durations(self._recorder, candidate.target))
             try:
                 self._proceed(candidate, criteria, findings, leased)
             except ServerFailed:
@@ -340,9 +343,7 @@ class Judge:
         tries = [(sizes, True) for sizes in islice(smaller(plan.case, plan.ranges, plan.sizes), HALVINGS)]
         if not tries and baseline == "eager" and who == JUDGE:
             tries = [(dict(plan.sizes), False)]
-        if not leased.all:  # it is tried with everything first
-            tries = []
-        for sizes, compiled in tries:
+        for sizes, compiled in tries if leased.all else ():  # it is tried with everything first
             torch.cuda.empty_cache()
             with self._workers.loaded(candidate.source, references, findings, leased) as judging:
                 who = self._timer.time_plan(judging, plan, sizes, self.rules, compiled=compiled)

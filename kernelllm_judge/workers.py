@@ -79,8 +79,11 @@ class Workers:
         allocator = Allocator(self.device, self.pool)
         seconds = self.seconds * min(1 + len(COMPILED.findall(source)) / KERNELS, LONGEST)
         released = functools.partial(self.released, findings.durations)
-        with self.server.worker(seconds, allocator.fd, allocator.close, released) as worker, _decided(worker):
-            with findings.durations.part("starting a worker"):
+        with contextlib.ExitStack() as opened:
+            with findings.durations.part("starting a worker"):  # or waiting until its server is ready
+                server = self.server.worker(seconds, allocator.fd, allocator.close, released)
+                worker = opened.enter_context(server)
+                opened.enter_context(_decided(worker))
                 try:
                     # Before the GPU is locked: drivers create contexts one after the other, for all GPUs
                     # of a machine.

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from kernelllm_judge.core.spans import JUDGING, Span
 from kernelllm_runtime.record import Record
-
-Span = tuple[float, float]
-"""When a verdict began and ended, in seconds since the epoch."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +25,12 @@ class Usage(Record):
 
     @classmethod
     def of(cls, slots: int, spans: Sequence[Span]) -> Self | None:
-        """Returns the usage by verdicts; None where nothing was judged."""
-        if not spans:
+        """Returns the usage by the spans of verdicts, among others; None where nothing was judged."""
+        verdicts = [span for span in spans if span.what == JUDGING]
+        if not verdicts:
             return None
-        seconds = max(end for _, end in spans) - min(start for start, _ in spans)
-        judging = sum(end - start for start, end in spans)
+        seconds = max(span.end for span in verdicts) - min(span.begin for span in verdicts)
+        judging = sum(span.seconds for span in verdicts)
         share = min(1.0, judging / (slots * seconds)) if seconds > 0 else 0.0
         return cls(slots, round(seconds, 3), round(judging, 3), round(share, 3))
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kernelllm_judge.core.records import Environment
+from kernelllm_judge.core.spans import Span
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.usage import Usage
 
@@ -35,6 +36,7 @@ def write_reports(
     outcomes: Sequence[Outcome],
     patches: Mapping[str, str],
     usage: Usage | None = None,
+    spans: Sequence[Span] = (),
     stopped: str = "",
 ) -> None:
     """Writes the reports that the command line asks for; the JSON report only where something was judged, or was to be.
@@ -42,6 +44,7 @@ def write_reports(
     Args:
         terminal: pytest's ``TerminalReporter``, which shows why a file could not be written.
         usage: how busy the slots were; None where nothing was judged.
+        spans: what all processes did.
         stopped: why the run ended before everything was tried; empty if it did not.
     """
     file, html = config.getoption("kernelllm_report"), config.getoption("kernelllm_html")
@@ -50,7 +53,7 @@ def write_reports(
         return
     from pytest_kernelllm.report.json import build_report, write_report
 
-    report = build_report(environment, outcomes, patches, usage, root=config.rootpath, stopped=stopped)
+    report = build_report(environment, outcomes, patches, usage, spans, root=config.rootpath, stopped=stopped)
     try:
         if file:
             write_report(Path(file), report)

@@ -7,6 +7,7 @@ import hashlib
 import inspect
 import shlex
 import subprocess
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,13 @@ import pytest
 
 from kernelllm_judge.core.errors import ConfigError, SessionError
 from kernelllm_judge.core.records import ADOPTED, CandidateId, Target
+from kernelllm_judge.core.spans import Recorder, Span, process_started
 from pytest_kernelllm.config.options import FREQUENT
 from pytest_kernelllm.config.settings import Settings, assigned, load_settings
 from pytest_kernelllm.core.interruption import terminable
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.overrides import Overrides
-from pytest_kernelllm.core.usage import Span, Usage
+from pytest_kernelllm.core.usage import Usage
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.discover.adoption import adoption_state
 from pytest_kernelllm.discover.scan import Scan, scan_file
@@ -28,7 +30,9 @@ from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.generate.protocol import Generator as KernelGenerator
 from pytest_kernelllm.models.generator import PromptHook
 from pytest_kernelllm.plugin.items import CandidateItem, TargetFile, TargetItem
+from pytest_kernelllm.plugin.loop import TOGETHER, Loop
 from pytest_kernelllm.plugin.reports import check_reports, write_reports
+from pytest_kernelllm.pool.engine import process_name
 from pytest_kernelllm.report.spent import silent
 from pytest_kernelllm.session.session import Session
 
@@ -43,9 +47,6 @@ USAGE = "kernelllm-usage"
 NOTES = "kernelllm-notes"
 """Key under which pytest-xdist's workers report ``Session.notes``."""
 
-TOGETHER = "kernelllm-together"
-"""Key under which pytest-xdist's workers learn whether each gets all items of a target. They do not know ``--dist``."""
-
 
 class Run:
     """One ``pytest --kernelllm``: the session, and what its items report. Registered as a plugin."""
@@ -54,6 +55,8 @@ class Run:
         """Reads the settings; imports, builds and generates nothing yet."""
         self.config = config
         self.root = config.rootpath
+        self.recorder = Recorder(process_name("pytest"), detailed=bool(config.getoption("kernelllm_report")))
+        self.recorder.add("starting", "", process_started(), time.time())
         self.only = bool(config.getoption("kernelllm_only"))
         check_reports(config)
         given = {name: config.getoption(f"kernelllm_{name}") for name in FREQUENT}
@@ -67,10 +70,13 @@ class Run:
                 generators=self._generators_of_plugins(),
                 overrides=self._overrides,
                 prompt=self._prompt_hook(),
-                progress=self._progress,
+                progress=lambda text: self.loop.note(text),
                 # pytest-xdist's workers do not know which target is theirs next, and are ahead of each other anyway.
                 ahead=not hasattr(config, "workerinput"),
+                recorder=self.recorder,
             )
+            self.loop = Loop(self.session)
+            config.pluginmanager.register(self.loop)
             self.session.history.check()
             self.isolation = self.session.context.isolation.level
             self.writers = [generator.name for generator in self.session.generators]
@@ -87,7 +93,7 @@ class Run:
         self._slots = 0
         """Slots of pytest-xdist's workers."""
         self._spans: list[Span] = []
-        """Spans of the verdicts in pytest-xdist's workers."""
+        """What was done in pytest-xdist's workers."""
         self._stopped = ""
         """Why the run ended before everything was tried."""
         self._go_on = ""
@@ -100,12 +106,15 @@ class Run:
 
     # ------------------------------------------------------------------ collecting
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection(self, session: pytest.Session) -> None:
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection(self, session: pytest.Session) -> Generator[None, object, object]:
         """Without paths on the command line, looks for targets in ``kernelllm_paths``, or in the whole project."""
-        config = session.config
-        if config.args_source is pytest.Config.ArgsSource.ARGS:
-            return
+        if session.config.args_source is not pytest.Config.ArgsSource.ARGS:
+            self._look_everywhere(session.config)
+        with self.recorder.span("collecting"):
+            return (yield)
+
+    def _look_everywhere(self, config: pytest.Config) -> None:
         self._tests = [config.invocation_params.dir / arg.partition("::")[0] for arg in config.args]
         extra = [*config.getini("kernelllm_paths"), *self.settings.paths] or ["."]
         config.args = [*dict.fromkeys([*config.args, *(str(self.root / path) for path in extra)])]
@@ -166,17 +175,6 @@ class Run:
             *filter(None, [self.session.search_in_words]),
         ]
 
-    def pytest_runtestloop(self, session: pytest.Session) -> None:
-        """Announces to the session what was selected, so that candidates of one target are judged side by side."""
-        items = [item for item in session.items if isinstance(item, CandidateItem)]
-        for item in items:
-            if item.candidate != ADOPTED:
-                self.session.announce(item.target)
-        if not getattr(self.config, "workerinput", {TOGETHER: True})[TOGETHER]:
-            return  # pytest-xdist's workers share a target's items, each judges its own
-        for item in items:
-            self.session.expect(item.target, item.candidate)
-
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """Informs one of pytest-xdist's workers how items are distributed."""
@@ -205,7 +203,8 @@ class Run:
         ):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if hasattr(self.config, "workeroutput"):
-            self.config.workeroutput[USAGE] = self.session.usage
+            slots, spans = self.session.usage
+            self.config.workeroutput[USAGE] = slots, [span.to_json() for span in spans]
             self.config.workeroutput[NOTES] = list(self.session.processes.notes)
 
     @pytest.hookimpl(optionalhook=True)
@@ -214,7 +213,7 @@ class Run:
         slots, spans = getattr(node, "workeroutput", {}).get(USAGE, (0, []))
         self._notes += getattr(node, "workeroutput", {}).get(NOTES, [])
         self._slots += slots
-        self._spans += spans
+        self._spans += map(Span.from_json, spans)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -245,7 +244,7 @@ class Run:
             self.outcomes = settled | self.outcomes
         if not self.outcomes:
             write_reports(
-                terminalreporter, self.config, self.session.context.environment, [], {}, None, self._stopped
+                terminalreporter, self.config, self.session.context.environment, [], {}, stopped=self._stopped
             )
             if self._go_on:
                 terminalreporter.section("kernelllm")
@@ -259,9 +258,11 @@ class Run:
 
         order = {candidate: number for number, candidate in enumerate([*self.session.candidate_ids, ADOPTED])}
         outcomes = sorted(self.outcomes.values(), key=lambda outcome: order[outcome.id])
-        slots, spans = self.session.usage
-        usage = Usage.of(slots + self._slots, [*spans, *self._spans])
-        suggestions = self.session.suggest(outcomes)
+        with self.recorder.span("writing suggestions"):
+            suggestions = self.session.suggest(outcomes)
+        slots, own = self.session.usage
+        spans = (*own, *self._spans)
+        usage = Usage.of(slots + self._slots, spans)
         lines = self.config.hook.pytest_kernelllm_summary(
             outcomes=outcomes, generators=self.writers, samples=self.settings.samples
         )
@@ -288,6 +289,7 @@ class Run:
             outcomes,
             suggestions,
             usage,
+            spans,
             self._stopped,
         )
 
@@ -328,9 +330,3 @@ class Run:
         sources = [inspect.getsource(each.function) for each in hook.get_hookimpls()]
         key = hashlib.sha256("".join(sources).encode()).hexdigest()[:12] if sources else ""
         return PromptHook(replace, key)
-
-    def _progress(self, text: str) -> None:
-        """Shows what is being done, on a terminal only."""
-        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is not None and reporter.isatty and reporter.verbosity >= 0:
-            reporter.rewrite(f"  {text} …", erase=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 
 from kernelllm_judge.core.records import Environment
@@ -35,7 +36,7 @@ def open_engine(settings: Settings, environment: Environment, jobs: int | None =
     if settings.cluster:
         per_gpu = processes_per_gpu(gpus, PER_GPU * max(1, len(gpus)))
         engine: Engine = import_module(CLUSTER).RayEngine(
-            settings, PROCESS, _handshake(settings, environment, ""), per_gpu, *xdist_worker()
+            settings, PROCESS, _handshake(settings, environment, "", "judge"), per_gpu, *xdist_worker()
         )
         return engine
     return _pool(slots(settings, environment, gpus, jobs, *xdist_worker()), settings)
@@ -59,8 +60,9 @@ def open_writers(settings: Settings, environment: Environment) -> Engine | None:
     spare = len(os.sched_getaffinity(0)) - len(slots(settings, environment, gpus))
     if spare < 1:
         return None
-    handshake = Handshake(environment, "", settings.deadline, settings.isolation, judges=False)
-    return _pool([Slot.of(handshake.to_json(), 1)] * spare, settings)
+    first = Handshake(environment, "", settings.deadline, settings.isolation, judges=False)
+    handshakes = [replace(first, name=process_name(f"writer {number}")) for number in range(1, spare + 1)]
+    return _pool([Slot.of(each.to_json(), 1) for each in handshakes], settings)
 
 
 def slots(
@@ -78,19 +80,25 @@ def slots(
     start, end = worker * total // workers, (worker + 1) * total // workers
     count = max(1, min(end - start, jobs or total))
     threads = max(1, cores // (count if workers == 1 else max(total, workers)))
-    chosen = [uuids[number % len(uuids)] for number in range(start, start + count)]
-    return [Slot.of(_handshake(settings, environment, uuid).to_json(), threads, uuid) for uuid in chosen]
+    chosen = [(number + 1, uuids[number % len(uuids)]) for number in range(start, start + count)]
+    handshakes = [_handshake(settings, environment, uuid, f"judge {number}") for number, uuid in chosen]
+    return [Slot.of(each.to_json(), threads, each.gpu_uuid) for each in handshakes]
 
 
-def _handshake(settings: Settings, environment: Environment, uuid: str) -> Handshake:
-    memory = size_in_bytes(settings.gpu_memory)
-    return Handshake(environment, uuid, settings.deadline, settings.isolation, memory)
+def _handshake(settings: Settings, environment: Environment, uuid: str, name: str) -> Handshake:
+    memory, name = size_in_bytes(settings.gpu_memory), process_name(name)
+    return Handshake(environment, uuid, settings.deadline, settings.isolation, memory, name=name)
 
 
 def processes_per_gpu(gpus: Sequence[Gpu], cores: int) -> int:
     """Returns how many judging processes run on each GPU, or in all where there is none, by CPU cores and GPU memory."""
     room = [gpu.free // MEMORY for gpu in gpus]
     return max(1, min(PER_GPU, cores // max(1, len(gpus)), *room))
+
+
+def process_name(name: str) -> str:
+    """Returns a process's name in a run with pytest-xdist, too: ``gw1 judge 2``."""
+    return " ".join(filter(None, [os.environ.get("PYTEST_XDIST_WORKER", ""), name]))
 
 
 def xdist_worker() -> tuple[int, int]:

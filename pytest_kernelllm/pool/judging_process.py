@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,9 @@ import torch
 from kernelllm_judge.candidate import Speed, criteria_of, judge_candidate, measure_completion
 from kernelllm_judge.constructors import Constructors
 from kernelllm_judge.core.measured import Measured
-from kernelllm_judge.core.records import Candidate, Record, Verdict
+from kernelllm_judge.core.records import Candidate, Verdict
 from kernelllm_judge.core.shorten import whole
+from kernelllm_judge.core.spans import JUDGING, Recorder, process_started
 from kernelllm_judge.core.stages import InStage, unwatched
 from kernelllm_judge.isolation.isolation import probe_isolation
 from kernelllm_judge.judging import Judge
@@ -33,7 +35,9 @@ from pytest_kernelllm.pool.messages import (
     ErrorReply,
     Handshake,
     JudgeRequest,
+    MeasuredReply,
     MeasureRequest,
+    PoolReply,
     Request,
     VerdictReply,
 )
@@ -52,32 +56,37 @@ class TargetJudge(TargetLoader):
     Keeps the last targets, so that their reference outputs are computed once.
     """
 
-    def __init__(self, judge: Judge, in_stage: InStage = unwatched) -> None:
-        """``judge`` is started and ended by the caller; ``in_stage`` is its own."""
-        super().__init__(judge.environment, judge.constructors, in_stage)
+    def __init__(self, judge: Judge, in_stage: InStage = unwatched, recorder: Recorder | None = None) -> None:
+        """``judge`` is started and ended by the caller; ``in_stage`` and ``recorder`` are its own."""
+        super().__init__(judge.environment, judge.constructors, in_stage, recorder)
         self._judge = judge
 
     def fit_for(self, request: Request) -> bool:
         """Whether nothing that an earlier reference did to this process can change this reply."""
         return super().fit_for(request) and self._cuda_works()
 
-    def answer(self, request: Request) -> Record:
+    def answer(self, request: Request) -> PoolReply:
         """Answers a request to judge, to measure or to prepare."""
         if isinstance(request, JudgeRequest):
             judged = self.judged(request)
             return VerdictReply(judged) if isinstance(judged, Verdict) else judged
-        return self.measured(request) if isinstance(request, MeasureRequest) else super().answer(request)
+        if isinstance(request, MeasureRequest):
+            measured = self.measured(request)
+            return MeasuredReply(measured) if isinstance(measured, Measured) else measured
+        return super().answer(request)
 
     def judged(self, request: JudgeRequest) -> Verdict | ErrorReply:
         """Judges one candidate. Where the reference or the judge itself fails, the verdict is inconclusive."""
         try:
+            self._start_cuda()
             live = self.live(request)
             if isinstance(live, str):
                 return ErrorReply(live) if request.in_project else self._unjudged(live)
             speed = Speed(request.timing, request.min_speedup, request.baseline)
-            if request.in_project:
-                return _judge_source(self._judge, live, request, speed)
-            return judge_candidate(self._judge, live, request.text, request.note, speed)[1]
+            with self._recorder.span(JUDGING, request.target.id):
+                if request.in_project:
+                    return _judge_source(self._judge, live, request, speed)
+                return judge_candidate(self._judge, live, request.text, request.note, speed)[1]
         except ServerFailed as error:
             return ErrorReply(str(error)) if request.in_project else self._unjudged(str(error))
         except (Exception, SystemExit) as error:  # a run of thousands goes on
@@ -86,17 +95,23 @@ class TargetJudge(TargetLoader):
     def measured(self, request: MeasureRequest) -> Measured | ErrorReply:
         """Renders and times one completion."""
         try:
+            self._start_cuda()
             live = self.live(request)
-            return (
-                ErrorReply(live)
-                if isinstance(live, str)
-                else measure_completion(self._judge, live, request.completion)
-            )
+            if isinstance(live, str):
+                return ErrorReply(live)
+            with self._recorder.span("measuring", request.target.id):
+                return measure_completion(self._judge, live, request.completion)
         except (Exception, SystemExit) as error:
             return Measured(error=f"measuring failed: {type(error).__name__}: {whole(error)}")
 
     def _unjudged(self, reason: str) -> Verdict:
         return Verdict("inconclusive", "render", reason, "", self._judge.environment)
+
+    def _start_cuda(self) -> None:
+        """Creates the CUDA context, which takes seconds, before anything else would."""
+        if self._judge.device.type == "cuda" and not torch.cuda.is_initialized():
+            with self._recorder.span("CUDA context"):
+                torch.cuda.synchronize()
 
     def _cuda_works(self) -> bool:
         """Whether CUDA still answers here: an illegal access by a reference breaks it for good."""
@@ -143,11 +158,11 @@ class StageReports:
 
 
 @contextlib.contextmanager
-def _opened(start: Handshake, reports: StageReports) -> Iterator[TargetLoader]:
+def _opened(start: Handshake, reports: StageReports, recorder: Recorder) -> Iterator[TargetLoader]:
     isolation = probe_isolation(start.environment.device if start.judges else "cpu", start.isolation)
     if not start.judges:  # what crashes in a compiler ends this process, and no judge
         with Constructors(isolation) as constructors:
-            yield TargetLoader(start.environment, constructors, reports.in_stage)
+            yield TargetLoader(start.environment, constructors, reports.in_stage, recorder)
         return
     with Judge(
         start.environment,
@@ -156,8 +171,9 @@ def _opened(start: Handshake, reports: StageReports) -> Iterator[TargetLoader]:
         isolation=isolation,
         gpu_memory=start.gpu_memory,
         in_stage=reports.in_stage,
+        recorder=recorder,
     ) as judge:
-        yield TargetJudge(judge, reports.in_stage)
+        yield TargetJudge(judge, reports.in_stage, recorder)
 
 
 def _judge_source(judge: Judge, live: LiveTarget, request: JudgeRequest, speed: Speed) -> Verdict:
@@ -180,8 +196,11 @@ def main() -> None:
     channel = Channel(socket.socket(fileno=int(sys.argv[1])))
     with contextlib.suppress(_Terminated, ChannelClosed):
         start = Handshake.from_json(channel.receive())
+        recorder = Recorder(start.name)
+        recorder.add("importing torch", "", process_started(), (imported := time.time()))
         reports = StageReports(channel)
-        with _opened(start, reports) as loader:
+        with _opened(start, reports, recorder) as loader:
+            recorder.add("starting the judge", "", imported, time.time())
             reports.send({"ready": True})
             try:
                 reply: dict[str, Any] = {}

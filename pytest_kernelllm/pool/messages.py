@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from kernelllm_judge.core.measured import Measured
 from kernelllm_judge.core.records import (
     BaselineChoice,
     Candidate,
@@ -18,6 +19,7 @@ from kernelllm_judge.core.records import (
     Target,
     Verdict,
 )
+from kernelllm_judge.core.spans import Span
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class Handshake(Record):
     """Bytes of GPU memory that judging may take; 0: nearly all of it."""
     judges: bool = True
     """Whether it judges; else it writes and renders candidates with the CPU alone."""
+    name: str = "judge"
+    """What its spans name as their process: that of its slot, ``judge 2``."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ class PrepareRequest(TargetRequest):
 
 @dataclass(frozen=True)
 class MeasureRequest(TargetRequest):
-    """A completion to render and to time, without judging it. The reply is ``Measured``, or an ``ErrorReply``."""
+    """A completion to render and to time, without judging it. The reply is a ``MeasuredReply``, or an ``ErrorReply``."""
 
     completion: Completion
 
@@ -117,8 +121,16 @@ class Rendering(Record):
     """Why there is no candidate."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class PoolReply(Record):
+    """What every reply has besides."""
+
+    spans: tuple[Span, ...] = ()
+    """What the process did since its last reply."""
+
+
 @dataclass(frozen=True)
-class PrepareReply(Record):
+class PrepareReply(PoolReply):
     """The completions that were written, as rendered."""
 
     renderings: tuple[Rendering, ...]
@@ -127,17 +139,38 @@ class PrepareReply(Record):
 
 
 @dataclass(frozen=True)
-class VerdictReply(Record):
+class VerdictReply(PoolReply):
     """A candidate was judged."""
 
     verdict: Verdict
 
 
 @dataclass(frozen=True)
-class ErrorReply(Record):
+class MeasuredReply(PoolReply):
+    """A completion was timed."""
+
+    measured: Measured
+
+
+@dataclass(frozen=True)
+class ErrorReply(PoolReply):
     """Nothing can be done for this target; one sentence."""
 
     error: str
+
+
+_REPLIES: Mapping[str, type[PoolReply]] = {
+    "error": ErrorReply,
+    "renderings": PrepareReply,
+    "verdict": VerdictReply,
+    "measured": MeasuredReply,
+}
+"""By a field that no other one has."""
+
+
+def reply_of(message: Mapping[str, Any]) -> PoolReply:
+    """Returns the reply that a message carries."""
+    return next(record for field, record in _REPLIES.items() if field in message).from_json(message)
 
 
 class CannotPack(Exception):

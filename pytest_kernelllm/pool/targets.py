@@ -5,14 +5,15 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from kernelllm_judge.constructors import Constructors
-from kernelllm_judge.core.records import Completion, Environment, Record
+from kernelllm_judge.core.records import Completion, Environment
+from kernelllm_judge.core.spans import Recorder
 from kernelllm_judge.core.stages import InStage, unwatched
 from kernelllm_judge.launching import ServerFailed
 from kernelllm_judge.render.errors import RenderError, unexpected
@@ -22,6 +23,7 @@ from kernelllm_runtime.pins.settings import CONVOLUTION_PRECISION, PRODUCT_PRECI
 from pytest_kernelllm.pool.jobs import KEPT_GROUPS
 from pytest_kernelllm.pool.messages import (
     ErrorReply,
+    PoolReply,
     PrepareReply,
     PrepareRequest,
     Rendering,
@@ -44,12 +46,17 @@ class TargetLoader:
     """Loads targets, and writes and renders candidates for them. Keeps the last ones."""
 
     def __init__(
-        self, environment: Environment, constructors: Constructors, in_stage: InStage = unwatched
+        self,
+        environment: Environment,
+        constructors: Constructors,
+        in_stage: InStage = unwatched,
+        recorder: Recorder | None = None,
     ) -> None:
-        """Makes a loader; a target is loaded by the first request for it."""
+        """Makes a loader; a target is loaded by the first request for it. Replies have the recorder's spans."""
         self._environment = environment
         self._constructors = constructors
         self._in_stage = in_stage
+        self._recorder = recorder or Recorder()
         self._loaded: OrderedDict[str, _Loaded] = OrderedDict()
         self._last = self._root = ""
         """The last target that was loaded, and its root."""
@@ -66,9 +73,12 @@ class TargetLoader:
     def reply(self, message: dict[str, Any]) -> dict[str, Any]:
         """Answers a message: a request's JSON, or that of ``UNFIT`` where another process must answer it."""
         request = request_of(message)
-        return self.answer(request).to_json() if self.fit_for(request) else {UNFIT: True}
+        if not self.fit_for(request):
+            return {UNFIT: True}
+        answer = self.answer(request)
+        return replace(answer, spans=self._recorder.take()).to_json()
 
-    def answer(self, request: Request) -> Record:
+    def answer(self, request: Request) -> PoolReply:
         """Answers a request to prepare a target; judging processes answer others as well."""
         assert isinstance(request, PrepareRequest)
         return self.prepared(request)
@@ -80,9 +90,13 @@ class TargetLoader:
             if isinstance(live, str):
                 return ErrorReply(live)
             arch, on_gpu = self._environment.arch, self._environment.device == "cuda"
-            every = [*_written(live, arch, request.indices), *request.completions]
-            renderings = (_rendering(each, live, self._constructors, on_gpu) for each in every)
-            return PrepareReply(tuple(renderings), live.notes)
+            every = [*request.completions]
+            if request.indices:
+                with self._recorder.span("writing", request.target.id):
+                    every[:0] = self._written(live, arch, request.indices)
+            with self._recorder.span("rendering", request.target.id):
+                renderings = tuple(_rendering(each, live, self._constructors, on_gpu) for each in every)
+            return PrepareReply(renderings, live.notes)
         except ServerFailed as error:
             return ErrorReply(str(error))
         except (Exception, SystemExit) as error:
@@ -105,11 +119,19 @@ class TargetLoader:
         sys.path[:] = loaded.path
         return loaded.live
 
+    def _written(self, live: LiveTarget, arch: str, indices: Sequence[int]) -> Iterable[Completion]:
+        # Inductor takes longer to import than everything else here, and most processes write nothing.
+        with self._recorder.span("importing Inductor"):
+            from pytest_kernelllm.generate.inductor.cases import completions
+            from pytest_kernelllm.generate.inductor.device import gpu_for
+            from pytest_kernelllm.generate.inductor.variants import VARIANTS
+        return completions(live, gpu_for(arch), VARIANTS, indices)
+
     def _load(self, request: Request) -> LiveTarget | str:
         try:
-            return load_target(
-                Path(request.root), request.target, unpacked(request.inputs), in_stage=self._in_stage
-            )
+            with self._recorder.span("loading", request.target.id):
+                inputs = unpacked(request.inputs)
+                return load_target(Path(request.root), request.target, inputs, in_stage=self._in_stage)
         except TargetError as error:
             return str(error)
 
@@ -125,17 +147,6 @@ def _global_settings() -> tuple[object, ...]:
         torch.backends.cudnn.benchmark,
         torch.backends.cudnn.enabled,
     )
-
-
-def _written(live: LiveTarget, arch: str, indices: Sequence[int]) -> Iterable[Completion]:
-    if not indices:
-        return ()
-    # Inductor takes longer to import than everything else here, and most processes write nothing.
-    from pytest_kernelllm.generate.inductor.cases import completions
-    from pytest_kernelllm.generate.inductor.device import gpu_for
-    from pytest_kernelllm.generate.inductor.variants import VARIANTS
-
-    return completions(live, gpu_for(arch), VARIANTS, indices)
 
 
 def _rendering(

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kernelllm_judge.core.records import Environment
+from kernelllm_judge.core.spans import Span
 from kernelllm_runtime.source.resolve import ProjectSources
 from pytest_kernelllm.core.outcome import Outcome, best
 from pytest_kernelllm.core.usage import Usage
@@ -15,12 +16,16 @@ from pytest_kernelllm.discover.adoption import adoption_state
 from pytest_kernelllm.discover.original import original
 from pytest_kernelllm.report.read import Report, ReportedCandidate, ReportedRound, ReportedTarget
 
+MOST_SPANS = 20_000
+"""Spans that a report holds: the longest ones. So many take 4 MiB."""
+
 
 def build_report(
     environment: Environment,
     outcomes: Sequence[Outcome],
     patches: Mapping[str, str],
     usage: Usage | None = None,
+    spans: Sequence[Span] = (),
     *,
     root: Path | None = None,
     stopped: str = "",
@@ -29,6 +34,7 @@ def build_report(
 
     Args:
         usage: how busy the slots were; None where nothing was judged.
+        spans: what all processes did; of too many, the longest are kept.
         root: project root, where the targets' files are read; None leaves out what is found there.
         stopped: why the run ended before everything was tried; empty if it did not.
     """
@@ -49,8 +55,16 @@ def build_report(
                 root is not None and adoption_state(root, own[0].target) == "stale",
             )
         )
+    longest = sorted(spans, key=lambda span: -span.seconds)[:MOST_SPANS]
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    return Report(environment, tuple(targets), usage, created, stopped)
+    return Report(
+        environment,
+        tuple(targets),
+        usage,
+        created,
+        stopped,
+        tuple(sorted(longest, key=lambda span: span.begin)),
+    )
 
 
 def write_report(path: Path, report: Report) -> None:

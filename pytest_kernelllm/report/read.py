@@ -17,6 +17,7 @@ from kernelllm_judge.core.records import (
     Verdict,
 )
 from kernelllm_judge.core.shorten import whole
+from kernelllm_judge.core.spans import Span
 from pytest_kernelllm.core.history import History
 from pytest_kernelllm.core.usage import Usage
 from pytest_kernelllm.discover.original import Original
@@ -116,6 +117,8 @@ class Report(Record):
     """UTC time of the run's end, ISO 8601."""
     stopped: str = ""
     """Why the run ended before everything was tried; empty if it did not."""
+    spans: tuple[Span, ...] = ()
+    """What the run's processes did; ``kernelllm timeline`` draws it."""
     schema: int = SCHEMA
 
 

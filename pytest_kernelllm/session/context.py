@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.core.records import Environment, Target
+from kernelllm_judge.core.spans import Recorder
 from kernelllm_judge.environment import Gpu, find_gpu
 from kernelllm_judge.isolation.isolation import Isolation, probe_isolation
 from pytest_kernelllm.config.settings import Settings
@@ -18,6 +20,18 @@ from pytest_kernelllm.pool.engine import judging_environment
 from pytest_kernelllm.pool.jobs import PoolFailed
 from pytest_kernelllm.session.known import Known
 from pytest_kernelllm.store import Store
+
+
+class Group(NamedTuple):
+    """What is judged side by side."""
+
+    target: str
+    """``Target.id``"""
+    generator: str
+
+    def __str__(self) -> str:
+        """As the name of the thread that works on it."""
+        return f"{self.target} {self.generator}"
 
 
 @dataclass(frozen=True)
@@ -33,6 +47,8 @@ class Context:
     """Called with a few words about what is being done."""
     prompt: PromptHook = field(default=NO_HOOK)
     """May replace the prompt that a language model gets."""
+    recorder: Recorder = field(default_factory=Recorder)
+    """Gets the spans of this process and of the others."""
 
     @cached_property
     def store(self) -> Store:
@@ -66,6 +82,16 @@ class Context:
     def searches(self) -> bool:
         """Whether Inductor's programs are searched for the fastest one: only where something can be timed."""
         return self.settings.search > 0 and self.times
+
+    @property
+    def search_in_words(self) -> str:
+        """How long Inductor's programs are searched for the fastest one, or why not; empty where nobody asked."""
+        seconds = self.settings.search
+        if seconds and self.searches:
+            return f"search: {seconds:g} s a target for the fastest of inductor's programs"
+        if seconds in (0, Settings().search):
+            return ""
+        return f"search: off, because {'nothing is timed' if self.on_gpu else 'there is no GPU'}"
 
     @cached_property
     def gpu(self) -> Gpu | None:

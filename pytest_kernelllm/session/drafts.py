@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.core.kernel_module import renamed
 from kernelllm_judge.core.records import ADOPTED, Candidate, CandidateId, Completion, Target, Verdict
+from kernelllm_judge.core.spans import WRITTEN
 from kernelllm_judge.render.version import render_version
 from kernelllm_runtime.source.resolve import ProjectSources
 from pytest_kernelllm.core.outcome import Outcome
@@ -97,7 +98,8 @@ class Drafts:
 
     def _completions(self, target: Target, generator: Generator, count: int) -> dict[int, Completion]:
         try:
-            return self.completing.completions(generator, target, count)
+            with self.context.recorder.span(WRITTEN, target.id):
+                return self.completing.completions(generator, target, count)
         except GenerateError as error:
             raise SessionError(str(error)) from None
 

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from kernelllm_judge.core.records import Candidate, CandidateId, KernelRecord, Target, Terms, Verdict
+from kernelllm_judge.core.spans import JUDGED
 from kernelllm_judge.standing import standing
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.words import counted
@@ -37,7 +38,7 @@ class JudgeStage:
         """Yields what became of drafts that nothing is known of, in order; several are judged side by side."""
         if not drafts:
             return
-        with ThreadPoolExecutor(min(len(drafts), 2 * self.processes.slots)) as threads:
+        with ThreadPoolExecutor(min(len(drafts), 2 * self.processes.slots), target.id) as threads:
             outcomes = threads.map(lambda draft: self._outcome(target, draft), drafts)
             for number, outcome in enumerate(outcomes, 1):
                 self.context.progress(
@@ -57,7 +58,8 @@ class JudgeStage:
 
     def _outcome(self, target: Target, draft: Outcome) -> Outcome:
         assert draft.candidate is not None
-        return self._settle(replace(draft, verdict=self._record(target, draft.candidate).verdict))
+        with self.context.recorder.span(JUDGED, target.id):
+            return self._settle(replace(draft, verdict=self._record(target, draft.candidate).verdict))
 
     def _settle(self, outcome: Outcome) -> Outcome:
         self.settled[outcome.target.id, outcome.id] = outcome

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import importlib.util
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,21 +13,24 @@ from typing import TYPE_CHECKING
 from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.core.measured import Measured
 from kernelllm_judge.core.records import ADOPTED, Candidate, Completion, Target, Verdict
-from pytest_kernelllm.core.usage import Span
 from pytest_kernelllm.pool.engine import open_engine, open_writers
 from pytest_kernelllm.pool.jobs import Engine, PoolFailed, PoolJob, ProcessLost
 from pytest_kernelllm.pool.messages import (
     CannotPack,
     ErrorReply,
     JudgeRequest,
+    MeasuredReply,
     MeasureRequest,
+    PoolReply,
     PrepareReply,
     PrepareRequest,
     Request,
+    VerdictReply,
     message,
     packed,
+    reply_of,
 )
-from pytest_kernelllm.pool.pool_process import HURRY, Reply, StageOverdue
+from pytest_kernelllm.pool.pool_process import HURRY, StageOverdue
 from pytest_kernelllm.session.context import Context
 
 if TYPE_CHECKING:
@@ -68,8 +70,6 @@ class TargetProcesses:
         """What the owners of the loaded targets should know, in order."""
         self._rendered: dict[tuple[str, Completion], Rendered] = {}
         """What the inductor generator wrote, rendered in the process that wrote it."""
-        self.spans: list[Span] = []
-        """Of all verdicts that a process gave."""
         self._lock = threading.Lock()
         self._importing = threading.RLock()
         self._engine: Engine | SessionError | None = None
@@ -158,9 +158,10 @@ class TargetProcesses:
             reply = self._reply(request)
         except _NoReply as error:
             return Measured(error=f"the measuring process was lost: {error}")
-        if "cases" not in reply:
-            raise SessionError(ErrorReply.from_json(reply).error)
-        return Measured.from_json(reply)
+        if isinstance(reply, ErrorReply):
+            raise SessionError(reply.error)
+        assert isinstance(reply, MeasuredReply)
+        return reply.measured
 
     def judge(self, target: Target, candidate: Candidate) -> Verdict:
         """Judges a candidate. Where no process lives to do so, the verdict is inconclusive."""
@@ -186,11 +187,10 @@ class TargetProcesses:
             reason = f"the judging process was lost: {error}" if error.lost else str(error)
             environment = self._context.environment
             return Verdict("inconclusive", "correctness", reason, candidate.kernel_hash, environment)
-        if "error" in reply:
-            raise SessionError(ErrorReply.from_json(reply).error)
-        verdict, now = Verdict.from_json(reply["verdict"]), time.time()
-        self.spans.append((now - verdict.seconds, now))
-        return verdict
+        if isinstance(reply, ErrorReply):
+            raise SessionError(reply.error)
+        assert isinstance(reply, VerdictReply)
+        return reply.verdict
 
     def interrupt(self) -> None:
         """Has all processes end within a second, and returns at once; whoever waits for them gets a ``SessionError``."""
@@ -228,18 +228,18 @@ class TargetProcesses:
             if request.completions or request.indices:
                 raise PreparingLost(sentence) from None
             raise self._unusable(request.target, f"{request.target.id}: {sentence}.") from None
-        if "error" in reply:
-            raise self._unusable(request.target, ErrorReply.from_json(reply).error)
+        if isinstance(reply, ErrorReply):
+            raise self._unusable(request.target, reply.error)
+        assert isinstance(reply, PrepareReply)
         self._loaded[request.target.id] = None
-        prepared = PrepareReply.from_json(reply)
-        self.notes |= dict.fromkeys(prepared.notes)
-        return prepared
+        self.notes |= dict.fromkeys(reply.notes)
+        return reply
 
     def _unusable(self, target: Target, sentence: str) -> SessionError:
         self._loaded[target.id] = error = SessionError(sentence)
         return error
 
-    def _reply(self, request: Request) -> Reply:
+    def _reply(self, request: Request) -> PoolReply:
         """Has a request answered; raises ``_NoReply`` where no process lived to do so, or the target took too long."""
         for name in ("torch", "triton"):
             if importlib.util.find_spec(name) is None:
@@ -250,7 +250,7 @@ class TargetProcesses:
         target, prepares = request.target, isinstance(request, PrepareRequest)
         job = PoolJob(target.id, target.source_hash, message(request))
         try:
-            return (self._open_writers() if prepares else self._open()).submit(job).result()
+            reply = reply_of((self._open_writers() if prepares else self._open()).submit(job).result())
         except ProcessLost as error:
             if self._closed:  # a job that ``close`` gave up says nothing about its candidate
                 raise SessionError("the session is over") from None
@@ -259,6 +259,8 @@ class TargetProcesses:
             raise _NoReply(f"{error}; if it needs longer, raise `reference_deadline`", lost=False) from None
         except PoolFailed as error:
             raise SessionError(str(error)) from None
+        self._context.recorder.extend(reply.spans)
+        return reply
 
     def _reference(self, target: Target) -> tuple[str, str]:
         """The target's group, and what a conftest gives for its inputs, packed."""

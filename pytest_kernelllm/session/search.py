@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from kernelllm_judge.core.measured import Measured
 from kernelllm_judge.core.records import Completion, Target
+from kernelllm_judge.core.spans import SEARCHED
 from kernelllm_judge.render.inductor import sections
 from kernelllm_judge.render.version import render_version
 from pytest_kernelllm.core.words import counted
@@ -42,13 +43,14 @@ class SearchStage:
                 f" {self.context.settings.search:.0f} s, {gain:.2f} times as fast"
             )
 
-        found = search(
-            [tuple(sections.read(completion.text)) for completion in written],
-            measure,
-            seconds=self.context.settings.search,
-            side_by_side=self.processes.slots,
-            report=report,
-        )
+        with self.context.recorder.span(SEARCHED, target.id):
+            found = search(
+                [tuple(sections.read(completion.text)) for completion in written],
+                measure,
+                seconds=self.context.settings.search,
+                side_by_side=self.processes.slots,
+                report=report,
+            )
         return replace(
             first,
             text=sections.write(found.program),

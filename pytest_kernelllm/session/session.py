@@ -19,16 +19,16 @@ from typing import Any
 from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.core.narrowing import following
 from kernelllm_judge.core.records import ADOPTED, CandidateId, Target
+from kernelllm_judge.core.spans import JUDGING, Recorder, Span
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.overrides import Overrides
-from pytest_kernelllm.core.usage import Span
 from pytest_kernelllm.generate.protocol import GenerateError, Generator
 from pytest_kernelllm.models.generator import NO_HOOK, PromptHook
 from pytest_kernelllm.pool.pool_process import HURRY
-from pytest_kernelllm.session.ahead import Ahead
+from pytest_kernelllm.session.ahead import Ahead, Pace
 from pytest_kernelllm.session.complete import PATIENCE_S, CompleteStage
-from pytest_kernelllm.session.context import Context
+from pytest_kernelllm.session.context import Context, Group
 from pytest_kernelllm.session.drafts import Draft, Drafts
 from pytest_kernelllm.session.generators import Chosen, Surroundings, check_names, choose
 from pytest_kernelllm.session.history import Histories
@@ -37,9 +37,6 @@ from pytest_kernelllm.session.processes import TargetProcesses
 from pytest_kernelllm.session.repair import RepairStage, may_improve, outcome_of
 from pytest_kernelllm.session.search import SearchStage
 from pytest_kernelllm.session.turns import Turns
-
-Group = tuple[str, str]
-"""What is judged side by side: ``Target.id`` and the name of a generator."""
 
 
 class Session:
@@ -56,6 +53,7 @@ class Session:
         progress: Callable[[str], None] = lambda text: None,
         ahead: bool = True,
         writers: bool = False,
+        recorder: Recorder | None = None,
     ) -> None:
         """Opens a session for the project at ``root``.
 
@@ -69,8 +67,10 @@ class Session:
             ahead: whether expected targets are begun while others are judged.
             writers: whether processes of their own write in any case. Else they do where more targets are expected than are
                 judged side by side: a judging process that writes keeps its GPU waiting.
+            recorder: gets what all processes do; by default one that keeps whole verdicts only.
         """
-        self.context = Context(root, settings, overrides, progress, prompt)
+        recorder = recorder or Recorder("kernelllm", detailed=False)
+        self.context = Context(root, settings, overrides, progress, prompt, recorder)
         self.history = Histories(self.context)
         self.processes = TargetProcesses(self.context, lambda: writers or (ahead and self._expects_many()))
         self._more_generators = tuple(generators)
@@ -82,7 +82,8 @@ class Session:
         self._patience_s = PATIENCE_S
         self._expected: dict[Group, tuple[Target, set[CandidateId]]] = {}
         self._outcomes: dict[tuple[str, CandidateId], Outcome] = {}
-        self._ahead: Ahead[Group] = Ahead(self._settle, lambda: self.processes.ahead if ahead else 0)
+        self._may_be_ahead = ahead
+        self._ahead: Ahead[Group] = Ahead(self._settle, self._most_ahead)
 
     # ------------------------------------------------------------------ the way
 
@@ -196,7 +197,7 @@ class Session:
 
         A target's candidates are judged side by side, and the next targets are begun meanwhile.
         """
-        group = target.id, candidate.generator
+        group = Group(target.id, candidate.generator)
         self._expected.setdefault(group, (target, set()))[1].add(candidate)
         self._ahead.expect(group)
 
@@ -210,10 +211,24 @@ class Session:
         with _quiet("torch.__trace"):
             if key not in self._outcomes:
                 self.expect(target, candidate)
-                self._ahead.wait_for((target.id, candidate.generator))
+                self._ahead.wait_for(Group(target.id, candidate.generator))
             if key not in self._outcomes:  # it was not expected when the others were begun
                 self._keep(target, [candidate])
         return self._outcomes[key]
+
+    def ended(self, seconds: float) -> list[Group] | None:
+        """Returns groups that ended and were not returned before; waits for one, at most so long, as others are worked on.
+
+        ``outcome`` has all of a group then, or raises what ended it. None: there is none left. Not thread-safe.
+        """
+        with _quiet("torch.__trace"):
+            return self._ahead.ended(seconds)
+
+    @property
+    def pace(self) -> Pace:
+        """How long groups took in which something was judged, and how many are left."""
+        judged = {(each.target.id, each.generator) for each in self.settled if not each.cached}
+        return self._ahead.pace(judged.__contains__)
 
     @property
     def settled(self) -> list[Outcome]:
@@ -239,6 +254,11 @@ class Session:
     def _keep(self, target: Target, ids: Sequence[CandidateId]) -> None:
         for outcome in self._settled(target, ids):
             self._outcomes[target.id, outcome.id] = outcome
+
+    def _most_ahead(self) -> int:
+        with contextlib.suppress(SessionError):  # who is asked for an outcome gets it
+            return self.processes.ahead if self._may_be_ahead else 0
+        return 0
 
     def _expects_many(self) -> bool:
         """Whether more targets are expected than are judged side by side."""
@@ -288,20 +308,15 @@ class Session:
     @property
     def search_in_words(self) -> str:
         """How long Inductor's programs are searched for the fastest one, or why not; empty without that generator."""
-        seconds = self.context.settings.search
-        if seconds == 0 or "inductor" not in {each.name for each in self.generators}:
-            return ""
-        if self.context.searches:
-            return f"search: {seconds:g} s a target for the fastest of inductor's programs"
-        if seconds == Settings().search:
-            return ""  # nobody asked for it
-        return f"search: off, because {'nothing is timed' if self.context.on_gpu else 'there is no GPU'}"
+        uses = any(each.name == "inductor" for each in self.generators)
+        return self.context.search_in_words if uses else ""
 
     @property
-    def usage(self) -> tuple[int, list[Span]]:
-        """The number of slots, and when they were judging; see ``Usage.of``."""
-        spans = self.processes.spans
-        return self.processes.slots if spans else 0, spans
+    def usage(self) -> tuple[int, tuple[Span, ...]]:
+        """The number of slots, and what the processes did so far; see ``Usage.of``."""
+        spans = self.context.recorder.spans
+        judged = any(span.what == JUDGING for span in spans)
+        return self.processes.slots if judged else 0, spans
 
 
 @contextlib.contextmanager

@@ -13,7 +13,14 @@ from kernelllm_judge.environment import find_environment
 from kernelllm_judge.judging import Judge
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.pool.judging_process import TargetJudge
-from pytest_kernelllm.pool.messages import MeasureRequest, PrepareRequest, message, request_of
+from pytest_kernelllm.pool.messages import (
+    MeasuredReply,
+    MeasureRequest,
+    PrepareRequest,
+    message,
+    reply_of,
+    request_of,
+)
 
 KERNEL = Completion("inductor", 0, GOOD, "kernel_module")
 
@@ -26,7 +33,9 @@ def target(tmp_path: Path) -> Target:
 
 def measured(root: Path, target: Target, completion: Completion) -> Measured:
     request = MeasureRequest("a", str(root), target, "", completion)
-    return Measured.from_json(TargetJudge(Judge(find_environment("cpu"))).reply(message(request)))
+    reply = reply_of(TargetJudge(Judge(find_environment("cpu"))).reply(message(request)))
+    assert isinstance(reply, MeasuredReply)
+    return reply.measured
 
 
 def test_each_kind_of_request_comes_back_as_it_was(target: Target) -> None:

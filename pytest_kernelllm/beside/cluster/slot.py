@@ -8,7 +8,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +133,8 @@ class ActorSlot:
             max_concurrency=2,  # so that it can be closed while it does a job
             scheduling_strategy=scheduling.NodeAffinitySchedulingStrategy(slot.node, soft=False),
         )
-        handshake = cluster.handshake.to_json()
+        name = f"{cluster.handshake.name} {slot.number + 1} on {slot.name}"
+        handshake = replace(cluster.handshake, name=name).to_json()
         return remote.remote(cluster.module, handshake, cluster.stage_seconds, cluster.threads)
 
     def _result(self, call: Any, seconds: float = math.inf) -> Any:
