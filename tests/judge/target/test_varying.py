@@ -4,10 +4,10 @@ import textwrap
 
 import pytest
 import torch
-from loading import load
 
 from kernelllm_judge.core.records import TensorSpec
-from kernelllm_judge.target.live import LiveTarget
+from kernelllm_judge.target.live import LiveTarget, load_target
+from pytest_kernelllm.discover.scan import scan_file
 
 HEAD = """
 import torch
@@ -36,7 +36,8 @@ def target(tmp_path):
                 {forward.partition(":")[2]}
         """
         (tmp_path / "layers.py").write_text(HEAD + textwrap.dedent(text))
-        return load(tmp_path / "layers.py")
+        [found] = scan_file(tmp_path / "layers.py", tmp_path).targets
+        return load_target(tmp_path, found)
 
     return made
 
