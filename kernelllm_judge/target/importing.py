@@ -113,7 +113,7 @@ def marked_class(target: Target, file: Path, root: Path) -> tuple[type[nn.Module
             f"{where} is not an nn.Module class; mark a class that derives from torch.nn.Module."
         )
     if target.kind == "kernelbench":
-        makers = vars(module)
+        makers = vars(module)  # whose sizes are the problem's own
         return cls, Options(inputs={"default": makers["get_inputs"]}, init=makers["get_init_inputs"])
     marks = vars(cls).get(MARKS_ATTRIBUTE, {})
     options = marks.get(module.__name__, vars(cls).get(OPTIONS_ATTRIBUTE))

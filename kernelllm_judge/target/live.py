@@ -298,12 +298,10 @@ def _varying(live: LiveTarget, make: Maker, dtype: str | None) -> Varying:
     def drawn(made: Maker, sizes: Sizes) -> Call:
         return live._make(made, sizes, 0, "cpu").map(lambda value: placed(value, dtype, "cpu"))
 
-    # Others than those that are kept: calling a module may change it, and without data it may keep such tensors.
-    empty, real = (
-        build.finished(live._construct(), dtype, d, live.options.training) for d in ("meta", "cpu")
-    )
+    # Another one than those that are kept: calling a module may change it.
+    module = build.finished(live._construct(), dtype, "cpu", live.options.training)
     with live._in_stage(RUNNING):
-        return varying(make, shown, drawn, live.bind, empty, real)
+        return varying(make, shown, drawn, live.bind, module)
 
 
 def _pinned(case: Case, pins: Mapping[str, str]) -> Case:

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -96,27 +97,23 @@ def parameter_sizes(make: Callable[..., Any]) -> Sizes:
     return {name: value for name, value in defaults.items() if type(value) is int and value > 1}
 
 
-def free_dims(sizes: Sizes, runs: Callable[[Sizes], bool], tried: Callable[[Sizes], bool]) -> Ranges:
-    """Returns the range of each dimension that may vary, up to its own size.
+def free_dims(sizes: Sizes, runs: Callable[[Sizes], bool]) -> Ranges:
+    """Returns the range of each dimension that may vary, up to its own size; as many vary as can together.
 
     Args:
         sizes: the dimensions, with their own sizes.
-        runs: whether the original runs where some of them have other sizes; asked of sizes close to their own.
-        tried: the same, asked of small sizes, where it can be tried on values.
+        runs: whether the original runs where some of them have other sizes. It is asked of small ones.
     """
-    found: Ranges = {}
-    if not runs({}):
-        return found
-    for name, size in sizes.items():
-        smallest = {other: low for other, (low, _) in found.items()}
-        small = {other: min(4, high) for other, (_, high) in found.items()}
-        if size < 2 or not runs({name: size - 1}):
-            continue
-        for low in (1, 2):  # a variance over a batch needs two
-            if low < size and tried({**smallest, name: low}) and tried({**small, name: min(4, size)}):
-                found[name] = (low, size)
-                break
-    return found
+    larger = [name for name, size in sizes.items() if size > 1]
+    for count in range(len(larger), 0, -1):
+        for names in combinations(larger, count):
+            for low in (1, 2):  # a variance over a batch needs two
+                some = [min(sizes[name] - 1, 3 + place) for place, name in enumerate(names)]
+                others = [min(sizes[name], 4 + place) for place, name in enumerate(names)]
+                tried = ([low] * count, some, others)
+                if min(some) >= low and all(runs(dict(zip(names, each, strict=True))) for each in tried):
+                    return {name: (low, sizes[name]) for name in names}
+    return {}
 
 
 def varying(
@@ -124,18 +121,19 @@ def varying(
     shown: Callable[[Maker, Sizes], Described],
     drawn: Callable[[Maker, Sizes], Call],
     bind: Callable[[Call], Mapping[str, Any]],
-    empty: nn.Module,
-    real: nn.Module,
+    module: nn.Module,
 ) -> Varying:
     """Finds the sizes that may vary: parameters of the callable, or where none of them may, the leading axes.
+
+    The original is tried on values. A run without them would not show that integers name rows of another input, and might
+    leave tensors without values in the user's caches.
 
     Args:
         make: the user's inputs callable.
         shown: describes what such a callable makes.
         drawn: calls one on the CPU.
         bind: returns arguments by name.
-        empty: the original without data.
-        real: the original, on the CPU.
+        module: a built module on the CPU; calling it may change it.
 
     Raises:
         TargetError: the callable fails at its own sizes.
@@ -146,19 +144,16 @@ def varying(
         call = as_call(made := make())
         return made if call is None else nested(axes.cut(bind(call), sizes))
 
-    def tried(made: Maker, own: Sizes, on_data: bool, others: Sizes) -> bool:
+    def runs(made: Maker, own: Sizes, others: Sizes) -> bool:
         try:
-            inputs = empty_tensors(shown(made, {**own, **others}))
-            call = drawn(made, {**own, **others}) if on_data else None
+            little = is_little_work(module, empty_tensors(shown(made, {**own, **others})))
+            call = drawn(made, {**own, **others}) if little else None
         except TargetError:
             return False
-        if call is None:
-            return runs_without_data(empty, inputs)
-        return is_little_work(empty, inputs) and runs(real, call)
+        return call is not None and returns(module, call)
 
     for made, own in ((make, parameter_sizes(make)), (cut, axes.sizes)):
-        asked = partial(tried, made, own)
-        if dims := free_dims(own, partial(asked, False), partial(asked, True)):
+        if dims := free_dims(own, partial(runs, made, own)):
             return Varying(made, {name: own[name] for name in dims}, dims)
     return Varying(make)
 
@@ -171,10 +166,10 @@ def runs_without_data(module: nn.Module, inputs: Mapping[str, Any]) -> bool:
     def without_data(**arguments: Any) -> Any:
         return functional_call(module, meta, (), arguments)
 
-    return runs(without_data, Call((), nested(inputs)), "meta")
+    return returns(without_data, Call((), nested(inputs)), "meta")
 
 
-def runs(module: Callable[..., Any], call: Call, device: str = "cpu") -> bool:
+def returns(module: Callable[..., Any], call: Call, device: str = "cpu") -> bool:
     """Whether a call returns."""
     try:
         with torch.no_grad(), seeded(0, device):

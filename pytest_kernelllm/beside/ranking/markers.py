@@ -211,7 +211,7 @@ def _free(marker: Marker) -> tuple[Axes, Ranges]:
     def runs(sizes: Sizes) -> bool:
         return runs_without_data(marker.group.module, empty_tensors(axes.resized(shown, sizes)))
 
-    ranges = free_dims(axes.sizes, runs, runs)
+    ranges = free_dims(axes.sizes, runs)
     return axes.only(ranges), ranges
 
 

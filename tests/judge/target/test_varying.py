@@ -21,7 +21,7 @@ from kernelllm_runtime import triton_candidate
 def target(tmp_path):
     """Loads a target whose forward and inputs are given as text."""
 
-    def made(forward: str, inputs: str, marker: str = "", setup: str = "") -> LiveTarget:
+    def made(forward: str, inputs: str, marker: str = "", setup: str = "", before: str = "") -> LiveTarget:
         text = f"""
         def inputs({inputs.partition(":")[0]}):
             return {inputs.partition(":")[2]}
@@ -35,7 +35,7 @@ def target(tmp_path):
             def forward(self, {forward.partition(":")[0]}):
                 {forward.partition(":")[2]}
         """
-        (tmp_path / "layers.py").write_text(HEAD + textwrap.dedent(text))
+        (tmp_path / "layers.py").write_text(HEAD + textwrap.dedent(before) + textwrap.dedent(text))
         [found] = scan_file(tmp_path / "layers.py", tmp_path).targets
         return load_target(tmp_path, found)
 
@@ -93,7 +93,7 @@ def test_sizes_that_the_callable_takes_are_varied_by_calling_it(target):
         "x: return x.reshape(8, 4) * 2",
         "x: assert x.shape == (8, 4); return x * 2",
         "x: return x @ x.new_ones(4, 8) + torch.arange(8, device=x.device)[:, None]",
-        "x: return x * 2 if bool(x.sum() > 0) else x",
+        "x: return x + torch.arange(8.0)[:, None]",
     ],
 )
 def test_what_runs_at_its_own_size_only_varies_in_none(target, forward):
@@ -131,8 +131,26 @@ def test_tuples_are_cut_part_by_part(target):
     assert call.kwargs["x"].shape == (1, 3, 4) and call.kwargs["rope"][1].shape == (1, 3, 4)
 
 
+def test_what_decides_by_values_varies_too(target):
+    live = target("x: return x * 2 if bool(x.sum() > 0) else x", ": torch.randn(8, 4)")
+    assert live.cases[0].domain.dims == {"rows": (1, 8)}
+
+
+def test_what_calls_keep_stays_of_values(target):
+    """A run without values would leave such a tensor in the cache."""
+    live = target(
+        "x: return x + table(len(x))",
+        ": torch.randn(5, 3)",
+        before="""
+        import functools
+        @functools.lru_cache(maxsize=None)
+        def table(n): return torch.arange(n)[:, None]
+        """,
+    )
+    assert live.cases[0].domain.dims == {"rows": (1, 5)}
+
+
 def test_what_a_call_keeps_does_not_reach_the_target(target):
-    """A run without data would leave a tensor without data in a cache."""
     live = target(
         "x: self.kept = x if self.kept is None else self.kept; return x * 2",
         ": torch.randn(5, 3)",
