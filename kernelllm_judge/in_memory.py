@@ -84,7 +84,7 @@ def judge(
             dtypes and scale others are drawn. Left out for a file, and for a marked class whose marker describes the call.
         init: the constructor's arguments, as for ``triton_candidate``; not used for an instance.
         dtypes: as for ``triton_candidate``, like ``dims``, ``backward``, ``training``, ``tolerance`` and ``nonfinite``.
-        dims: the inclusive range of each dimension that may vary.
+        dims: the inclusive range of each dimension that may vary; left out, none does.
         backward: also judge gradients.
         training: judge in ``train()`` mode.
         tolerance: the largest allowed relative error.
@@ -116,7 +116,7 @@ def judge(
             cases,
             init=init,
             dtypes=dtypes,
-            dims=dims,
+            dims=dims or {},
             backward=backward,
             training=training,
             tolerance=tolerance,

@@ -30,7 +30,8 @@ class Options:
     inputs: Mapping[str, Inputs] = field(default_factory=dict)
     init: Any = ()
     dtypes: tuple[str, ...] = ()
-    dims: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    dims: Mapping[str, tuple[int, int]] | None = field(default_factory=dict)
+    """None: those that are found."""
     backward: bool = False
     training: bool = False
     tolerance: float | None = None
@@ -87,7 +88,9 @@ def triton_candidate(
             callable that returns one of these or a ready module.
         dtypes: the floating dtypes to judge (``"float32"``, ``"bfloat16"``, ``"float16"``): module and
             floating inputs are cast to each. If empty, the module stays as it is built.
-        dims: the inclusive range of each named dimension that may vary, such as ``{"batch": (1, 64)}``.
+        dims: the inclusive range of each named dimension that may vary, such as ``{"batch": (1, 64)}``. If it is left
+            out, sizes vary from 1 to those that ``inputs`` gives: numbers that it takes as parameters, else the first axis,
+            of inputs with three or more axes also the second, as far as ``forward`` runs at others. ``{}`` pins all sizes.
         backward: also judge gradients.
         training: judge the module in ``train()`` mode instead of ``eval()``.
         tolerance: the largest allowed relative error; replaces the derived one.
@@ -130,7 +133,7 @@ def triton_candidate(
         inputs=named,
         init=init,
         dtypes=tuple(str(d).removeprefix("torch.") for d in dtypes),
-        dims=dict(dims or {}),
+        dims=None if dims is None else dict(dims),
         backward=backward,
         training=training,
         tolerance=tolerance,

@@ -31,6 +31,8 @@ class Target(Record):
     kind: Literal["decorator", "call", "kernelbench"]
     kernel: str | None = None
     """Dotted path of the adopted kernel module, from ``kernel=``."""
+    trained: str = ""
+    """Why gradients of it will be wanted, such as ``it is a loss``; empty if its file shows nothing of the kind."""
 
     @property
     def id(self) -> str:

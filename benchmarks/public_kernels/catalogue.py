@@ -51,7 +51,7 @@ class Entry:
         if self.train:
             parts += ["from pytest_kernelllm import triton_candidate\n"]
             parts += [_function("inputs()", f"return ({self.inputs},)")]
-            parts += [f"@triton_candidate(inputs=inputs, backward=True)\n{model}"]
+            parts += [f"@triton_candidate(inputs=inputs, dims={{}}, backward=True)\n{model}"]
         else:
             parts += [model, _function("get_inputs()", f"return [{self.inputs}]")]
             parts += [_function("get_init_inputs()", "return []")]

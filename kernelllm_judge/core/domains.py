@@ -28,6 +28,19 @@ def reached(cases: Sequence[Case], source: str) -> list[Case]:
     ]
 
 
+def at_own_sizes(case: Case) -> Case:
+    """Returns the case with its named dimensions fixed at its own sizes."""
+    sizes = {name: case.sizes.get(name, low) for name, (low, _) in case.domain.dims.items()}
+    inputs = {
+        name: TensorSpec(s.dtype, tuple(sizes.get(n, n) if isinstance(n, str) else n for n in s.shape))
+        if isinstance(s, TensorSpec)
+        else s
+        for name, s in case.domain.inputs.items()
+    }
+    domain = replace(case.domain, inputs=inputs, dims={})
+    return replace(case, domain=domain)
+
+
 INTERPRETED_ELEMENTS = 1 << 16
 """Most elements of an input, and largest product of the named dimensions, that ship after a verdict without a GPU…"""
 INTERPRETED_ROWS = 1 << 6

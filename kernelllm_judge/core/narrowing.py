@@ -16,7 +16,7 @@ ALIGNMENT = "alignment"
 
 def following(candidate: Candidate, verdict: Verdict) -> Candidate | None:
     """Returns the candidate to judge where this one was rejected: the same for fewer calls, or the next of its completion."""
-    if verdict.verdict != "rejected":
+    if verdict.verdict != "rejected" or verdict.correct:
         return None
     if verdict.fence:
         return replace(candidate, source=verdict.fence)

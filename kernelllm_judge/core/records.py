@@ -88,7 +88,7 @@ class Candidate(Record):
     """Whether a compiler's dialect had to be translated to plain Triton."""
     others: tuple[str, ...] = ()
     """Sources of further kernel modules of the same completion, which are tried where this one is wrong: weights
-    that the completion names otherwise than the target may be carried in several ways."""
+    that the completion names otherwise than the target may be carried in several ways, and a kernel may be for one shape."""
 
     @property
     def next(self) -> Candidate | None:

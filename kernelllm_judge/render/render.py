@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kernelllm_judge.core import kernel_module
-from kernelllm_judge.core.domains import reached, shipped
-from kernelllm_judge.core.records import Candidate, Completion
+from kernelllm_judge.core.domains import at_own_sizes, reached, shipped
+from kernelllm_judge.core.records import Candidate, Case, Completion
 from kernelllm_judge.core.syntax import parameters
 from kernelllm_judge.launching import ServerFailed
 from kernelllm_judge.render.errors import RenderError, unexpected
@@ -94,13 +93,21 @@ def _composed(
 ) -> Candidate:
     provenance = _provenance(completion, live)
     sources = []
-    for rendered in renderings:
-        require_defined(rendered.body)
-        cases = reached(live.cases, rendered.body)
-        supports = shipped(rendered.supports, cases, on_gpu=on_gpu) or rendered.supports
-        sources.append(kernel_module.compose(provenance, rendered.docstring, supports, rendered.body))
-    first, *others = sources
-    return replace(_candidate(first, completion, live, translated=translated), others=tuple(others))
+    for scope in _scopes(live):
+        for rendered in renderings:
+            require_defined(rendered.body)
+            cases = reached(scope, rendered.body)
+            supports = shipped(rendered.supports, cases, on_gpu=on_gpu) or rendered.supports
+            sources.append(kernel_module.compose(provenance, rendered.docstring, supports, rendered.body))
+    return _candidate(sources, completion, live, translated=translated)
+
+
+def _scopes(live: LiveTarget) -> list[Sequence[Case]]:
+    """Returns for which cases a kernel is tried, one after the other.
+
+    Where nobody named the sizes that vary, a kernel that is wrong at others than the given ones is for these.
+    """
+    return [live.cases] if live.options.dims is not None else [live.cases, [*map(at_own_sizes, live.cases)]]
 
 
 def _provenance(completion: Completion, live: LiveTarget) -> kernel_module.Provenance:
@@ -122,13 +129,17 @@ def _licence_note(completion: Completion) -> str:
     return ""
 
 
-def _candidate(source: str, completion: Completion, live: LiveTarget, *, translated: bool) -> Candidate:
+def _candidate(
+    sources: Iterable[str], completion: Completion, live: LiveTarget, *, translated: bool
+) -> Candidate:
+    first, *others = dict.fromkeys(sources)
     return Candidate(
         live.target.id,
-        source,
+        first,
         completion.generator,
         note=completion.note,
         translated=translated,
+        others=tuple(others),
     )
 
 
@@ -148,12 +159,13 @@ def _kernel_module(code: str, completion: Completion, live: LiveTarget, on_gpu: 
         declared = kernel_module.read_supports(code)
     except kernel_module.KernelModuleError as error:
         raise RenderError(f"The kernel module cannot be read: {error}.") from None
-    # What is judged ships. Where nothing is left of SUPPORTS, it stays, and the judge says what is wrong with it.
-    domains = shipped(declared, reached(live.cases, code), on_gpu=on_gpu)
-    if domains and domains != declared:
-        code = kernel_module.with_supports(code, domains)
-    source = kernel_module.signed(code, _provenance(completion, live))
-    return _candidate(source, completion, live, translated=False)
+    sources = []
+    for scope in _scopes(live):
+        # What is judged ships. Where nothing is left of SUPPORTS, it stays, and the judge says what is wrong with it.
+        domains = shipped(declared, reached(scope, code), on_gpu=on_gpu) or declared
+        text = code if domains == declared else kernel_module.with_supports(code, domains)
+        sources.append(kernel_module.signed(text, _provenance(completion, live)))
+    return _candidate(sources, completion, live, translated=False)
 
 
 def _without_head(code: str, tree: ast.Module, live: LiveTarget) -> Rendered:

@@ -15,6 +15,7 @@ from kernelllm_judge.target.attributes import dtype_name, is_scalar
 from kernelllm_judge.target.errors import TargetError
 
 Sizes = dict[str, int]
+Ranges = dict[str, tuple[int, int]]
 Described = dict[str, TensorSpec | Scalar]
 Probe = Callable[[Sizes], dict[str, Any]]
 """Calls the user's callable at given sizes and returns the arguments by parameter name of ``forward``."""
@@ -64,7 +65,7 @@ def layout(probe: Probe, defaults: Sizes, dims: Mapping[str, tuple[int, int]], w
     free = [name for name in defaults if dims[name][0] < dims[name][1]]
     while True:
         sizes = _samples(free, defaults, dims)
-        shown = [_described(probe(sample), where) for sample in sizes]
+        shown = [described(probe(sample), where) for sample in sizes]
         bound = _bound(free, sizes, shown)
         if not bound:
             break
@@ -94,7 +95,12 @@ def _clamp(size: int, bounds: tuple[int, int], other_than: int | None = None) ->
     return size - 1 if size == other_than else size
 
 
-def _described(arguments: Mapping[str, Any], where: str) -> Described:
+def described(arguments: Mapping[str, Any], where: str) -> Described:
+    """Returns the arguments' shapes and dtypes, and plain values as they are.
+
+    Raises:
+        TargetError: one is neither a tensor nor a plain value.
+    """
     shown: Described = {}
     for name, value in arguments.items():
         if isinstance(value, torch.Tensor):

@@ -9,9 +9,16 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+from torch import nn
+
+from kernelllm_judge.core.syntax import Chain
+from kernelllm_judge.core.targets import Target
 from kernelllm_judge.target.errors import TargetError, in_one_line
-from kernelllm_runtime.source.resolve import label, package_root
+from kernelllm_runtime.marker import MARKS_ATTRIBUTE, OPTIONS_ATTRIBUTE, Options
+from kernelllm_runtime.source.marks import find_marks, kernelbench_mark
+from kernelllm_runtime.source.resolve import ProjectSources, label, package_root
 
 
 def import_file(path: Path, root: Path) -> ModuleType:
@@ -88,6 +95,44 @@ def _forget(package: str, names: Iterable[str]) -> None:
     for name in names:
         if name.partition(".")[0] == package:
             sys.modules.pop(name, None)
+
+
+def marked_class(target: Target, file: Path, root: Path) -> tuple[type[nn.Module], Options]:
+    """Imports a target's file and returns its class, with the marker's arguments.
+
+    Raises:
+        TargetError: importing it fails, or it has no such class.
+    """
+    module = import_file(file, root)
+    where = f"{target.path}: {target.name}"
+    cls: Any = module
+    for name in _expression(target, file, root):
+        cls = getattr(cls, name, None)
+    if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
+        raise TargetError(
+            f"{where} is not an nn.Module class; mark a class that derives from torch.nn.Module."
+        )
+    if target.kind == "kernelbench":
+        makers = vars(module)  # whose sizes are the problem's own
+        return cls, Options(inputs={"default": makers["get_inputs"]}, init=makers["get_init_inputs"])
+    marks = vars(cls).get(MARKS_ATTRIBUTE, {})
+    options = marks.get(module.__name__, vars(cls).get(OPTIONS_ATTRIBUTE))
+    if len(marks) > 1 and module.__name__ not in marks:
+        raise TargetError(f"{where} is marked by other modules, not by {target.path} itself; mark it there.")
+    if not isinstance(options, Options):
+        raise TargetError(f"{where} is not marked once {target.path} is imported; mark it unconditionally.")
+    return cls, options
+
+
+def _expression(target: Target, file: Path, root: Path) -> Chain:
+    project = ProjectSources(root)
+    module = project.parse(file)
+    if target.kind == "kernelbench" and (bench := kernelbench_mark(module)):
+        return bench.expression
+    for mark in find_marks(project, module).marks:
+        if mark.name == target.name:
+            return mark.expression
+    raise TargetError(f"{target.path} no longer marks {target.name}; run the scan again.")
 
 
 def _loaded(path: Path) -> ModuleType | None:

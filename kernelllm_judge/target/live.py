@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType
 from typing import Any
 
 import torch
@@ -16,28 +16,26 @@ from torch.utils._pytree import tree_leaves
 
 from kernelllm_judge.core.parts import Parts, parts_of
 from kernelllm_judge.core.stages import BUILDING, DRAWING, IMPORTING, RUNNING, InStage, unwatched
-from kernelllm_judge.core.syntax import Chain
 from kernelllm_judge.core.targets import Case, Domain, Scalar, Target, TensorSpec
 from kernelllm_judge.target import build
 from kernelllm_judge.target.attributes import attributes, dtype_name
 from kernelllm_judge.target.calls import Call, as_call, placed, seeded
-from kernelllm_judge.target.cases import Sizes, layout, used_dims
+from kernelllm_judge.target.cases import Described, Sizes, described, layout, used_dims
 from kernelllm_judge.target.errors import TargetError, in_one_line
-from kernelllm_judge.target.importing import import_file
+from kernelllm_judge.target.importing import marked_class
 from kernelllm_judge.target.precision import precision_pins
 from kernelllm_judge.target.reach import dims_within_32_bits, output_elements
 from kernelllm_judge.target.state import recording, state
 from kernelllm_judge.target.trial import try_original
 from kernelllm_judge.target.unread import check_unread
+from kernelllm_judge.target.varying import Maker, Varying, varying
 from kernelllm_judge.target.work import trial_sizes
 from kernelllm_runtime.leaves import leaves
-from kernelllm_runtime.marker import MARKS_ATTRIBUTE, OPTIONS_ATTRIBUTE, Options
-from kernelllm_runtime.source.marks import find_marks, kernelbench_mark
-from kernelllm_runtime.source.resolve import ProjectSources
+from kernelllm_runtime.marker import Options
 
 __all__ = ["Call", "LiveTarget", "TargetError", "load_target"]
 
-Makers = Callable[..., Any] | Mapping[str, Callable[..., Any]]
+Makers = Maker | Mapping[str, Maker]
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class LiveTarget:
     cases: tuple[Case, ...] = ()
     parts: Parts = field(default_factory=Parts, repr=False)
     """How kernel modules write the names of the module's parts."""
-    _makers: Mapping[str, Callable[..., Any]] = field(default_factory=dict, repr=False)
+    _makers: Mapping[str, Maker] = field(default_factory=dict, repr=False)
     """The callable that makes the inputs of each case, by the case's name."""
     _in_stage: InStage = field(default=unwatched, repr=False)
 
@@ -64,7 +62,7 @@ class LiveTarget:
     @property
     def notes(self) -> tuple[str, ...]:
         """What its owner should know: the dimensions that its inputs do not follow."""
-        free = [name for name, (low, high) in self.options.dims.items() if low < high]
+        free = [name for name, (low, high) in (self.options.dims or {}).items() if low < high]
         followed = {name for case in self.cases for name in case.domain.dims}
         return tuple(
             f"{self._where}: dims names {name!r}, but no tensor of inputs has that size on an axis, so kernels are "
@@ -146,7 +144,7 @@ class LiveTarget:
         with self._in_stage(BUILDING):
             return build.construct(self.cls, self.options.init, self._where)
 
-    def _make(self, make: Callable[..., Any], sizes: Mapping[str, int], seed: int, device: str) -> Call:
+    def _make(self, make: Maker, sizes: Mapping[str, int], seed: int, device: str) -> Call:
         given = ", ".join(f"{name}={size}" for name, size in sizes.items())
         try:
             with self._in_stage(DRAWING), seeded(seed, device):
@@ -186,8 +184,7 @@ def load_target(
     root = root.absolute()
     file = (root / target.path).resolve()
     with in_stage(IMPORTING):
-        module = import_file(file, root)
-    cls, options = _marked_class(module, target, file, root)
+        cls, options = marked_class(target, file, root)
     if inputs is not None:
         options = replace(options, inputs={"default": inputs} if callable(inputs) else dict(inputs))
     return live_class(target, cls, options, in_stage)
@@ -224,40 +221,6 @@ def live_class(
     return _with_cases(live, where)
 
 
-def _marked_class(
-    module: ModuleType, target: Target, file: Path, root: Path
-) -> tuple[type[nn.Module], Options]:
-    where = f"{target.path}: {target.name}"
-    cls: Any = module
-    for name in _expression(target, file, root):
-        cls = getattr(cls, name, None)
-    if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
-        raise TargetError(
-            f"{where} is not an nn.Module class; mark a class that derives from torch.nn.Module."
-        )
-    if target.kind == "kernelbench":
-        makers = vars(module)
-        return cls, Options(inputs={"default": makers["get_inputs"]}, init=makers["get_init_inputs"])
-    marks = vars(cls).get(MARKS_ATTRIBUTE, {})
-    options = marks.get(module.__name__, vars(cls).get(OPTIONS_ATTRIBUTE))
-    if len(marks) > 1 and module.__name__ not in marks:
-        raise TargetError(f"{where} is marked by other modules, not by {target.path} itself; mark it there.")
-    if not isinstance(options, Options):
-        raise TargetError(f"{where} is not marked once {target.path} is imported; mark it unconditionally.")
-    return cls, options
-
-
-def _expression(target: Target, file: Path, root: Path) -> Chain:
-    project = ProjectSources(root)
-    module = project.parse(file)
-    if target.kind == "kernelbench" and (bench := kernelbench_mark(module)):
-        return bench.expression
-    for mark in find_marks(project, module).marks:
-        if mark.name == target.name:
-            return mark.expression
-    raise TargetError(f"{target.path} no longer marks {target.name}; run the scan again.")
-
-
 def _check_options(options: Options, where: str) -> None:
     for dtype in options.dtypes:
         if not (isinstance(found := getattr(torch, dtype, None), torch.dtype) and found.is_floating_point):
@@ -265,7 +228,7 @@ def _check_options(options: Options, where: str) -> None:
                 f"{where}: dtypes has {dtype!r}; write floating dtypes such as 'float32' or 'bfloat16'."
             )
     taken = {name for make in options.inputs.values() for name in inspect.signature(make).parameters}
-    for name in options.dims:
+    for name in options.dims or {}:
         if name not in taken:
             raise TargetError(
                 f"{where}: dims names {name!r}, but no inputs callable has a parameter of that name."
@@ -278,10 +241,12 @@ def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
     module = live._construct()
     build.check_hooks(module, where)
     held = {dtype: attributes(module, dtype) for dtype in options.dtypes or (None,)}
+    tried = "float32" if "float32" in held else next(iter(held))
     cases: list[Case] = []
-    makers: dict[str, Callable[..., Any]] = {}
+    makers: dict[str, Maker] = {}
     for name, make in options.inputs.items():
-        found = layout(_probe(live, make), used_dims(make, options.dims, where), options.dims, where)
+        varied = _varying(live, make, tried)
+        found = layout(_probe(live, varied.make), varied.sizes, varied.dims, where)
         for dtype in held:
             domain = Domain(
                 inputs={argument: _cast(value, dtype) for argument, value in found.inputs.items()},
@@ -291,9 +256,8 @@ def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
                 grad=options.backward,
             )
             cases.append(Case(f"{name}-{dtype}" if dtype else name, dtype, domain, found.sizes))
-            makers[cases[-1].name] = make
+            makers[cases[-1].name] = varied.make
     live = replace(live, cases=tuple(cases), parts=parts_of(module), _makers=makers)
-    tried = "float32" if "float32" in held else next(iter(held))
     module = build.finished(module, tried, "cpu", options.training)
     ran: set[CodeType] = set()
     settings: dict[str, dict[str, str]] = {}
@@ -322,6 +286,24 @@ def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
         return replace(live, cases=tuple(_within_reach(meta, case) for case in pinned))
 
 
+def _varying(live: LiveTarget, make: Maker, dtype: str | None) -> Varying:
+    """Returns which sizes may vary: those that the marker names, or where it names none, those at which the original runs."""
+    if (dims := live.options.dims) is not None:
+        return Varying(make, used_dims(make, dims, live._where), dims)
+
+    def shown(made: Maker, sizes: Sizes) -> Described:
+        found = described(_probe(live, made)(sizes), live._where)
+        return {name: _cast(value, dtype) for name, value in found.items()}
+
+    def drawn(made: Maker, sizes: Sizes) -> Call:
+        return live._make(made, sizes, 0, "cpu").map(lambda value: placed(value, dtype, "cpu"))
+
+    # Another one than those that are kept: calling a module may change it.
+    module = build.finished(live._construct(), dtype, "cpu", live.options.training)
+    with live._in_stage(RUNNING):
+        return varying(make, shown, drawn, live.bind, module)
+
+
 def _pinned(case: Case, pins: Mapping[str, str]) -> Case:
     domain = replace(case.domain, attributes={**case.domain.attributes, **pins})
     return replace(case, domain=domain)
@@ -333,7 +315,7 @@ def _within_reach(module: nn.Module, case: Case) -> Case:
     )
 
 
-def _probe(live: LiveTarget, make: Callable[..., Any]) -> Callable[[Sizes], dict[str, Any]]:
+def _probe(live: LiveTarget, make: Maker) -> Callable[[Sizes], dict[str, Any]]:
     def probe(sizes: Sizes) -> dict[str, Any]:
         try:
             # The meta device gives shapes without memory, but not every callable works without data.

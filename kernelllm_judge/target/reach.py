@@ -13,9 +13,8 @@ from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.core.offsets import WITHIN_32_BITS
 from kernelllm_judge.core.targets import Case, TensorSpec
 from kernelllm_judge.target.calls import seeded
+from kernelllm_judge.target.cases import Ranges
 from kernelllm_judge.target.work import empty_inputs
-
-Ranges = dict[str, tuple[int, int]]
 
 
 def dims_within_32_bits(case: Case, output_elements: Callable[[dict[str, int]], int | None]) -> Ranges | None:

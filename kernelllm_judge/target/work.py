@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.core.dispatch_mode import DispatchMode
 from kernelllm_judge.core.targets import Case, TensorSpec
 from kernelllm_judge.target.calls import seeded
-from kernelllm_judge.target.cases import Sizes
+from kernelllm_judge.target.cases import Described, Sizes
 
 _INPUT = 1 << 22
 """Most elements of an input of a trial…"""
@@ -29,9 +30,18 @@ def trial_sizes(module: nn.Module, case: Case) -> Sizes | None:
         case: the case.
     """
     sizes = {name: max(low, min(high, 4)) for name, (low, high) in case.domain.dims.items()}
-    inputs = empty_inputs(case, sizes)
+    return sizes if is_little_work(module, empty_inputs(case, sizes)) else None
+
+
+def is_little_work(module: nn.Module, inputs: Mapping[str, Any]) -> bool:
+    """Whether a call can be tried on a CPU.
+
+    Args:
+        module: a built module, which stays unchanged.
+        inputs: tensors without data, by leaf.
+    """
     if any(isinstance(value, torch.Tensor) and value.numel() > _INPUT for value in inputs.values()):
-        return None
+        return False
     held = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     given, every = (
         max((t.numel() for t in tensors.values() if isinstance(t, torch.Tensor)), default=1)
@@ -39,29 +49,34 @@ def trial_sizes(module: nn.Module, case: Case) -> Sizes | None:
     )
     if given * every <= _OUTPUTS:
         # No product with an input is larger. A run without data might leave such tensors in the user's caches.
-        return sizes
+        return True
     meta = {name: tensor.to("meta") for name, tensor in held.items()}
     try:
         with seeded(0, "meta"), torch.no_grad(), _Bounded():
             functional_call(module, meta, (), nested(inputs))
     except _TooMuch:
-        return None
+        return False
     except (Exception, SystemExit):  # much of what runs on data does not run without
         pass
-    return sizes
+    return True
 
 
 def empty_inputs(case: Case, sizes: Sizes) -> dict[str, Any]:
     """Returns the case's inputs as tensors without data."""
+    return empty_tensors(case.domain.inputs, sizes)
+
+
+def empty_tensors(inputs: Described, sizes: Sizes | None = None) -> dict[str, Any]:
+    """Returns described inputs as tensors without data; ``sizes`` holds those of named dimensions."""
     return {
         name: torch.empty(
-            [sizes[d] if isinstance(d, str) else d for d in value.shape],
+            [(sizes or {})[d] if isinstance(d, str) else d for d in value.shape],
             dtype=getattr(torch, value.dtype),
             device="meta",
         )
         if isinstance(value, TensorSpec)
         else value
-        for name, value in case.domain.inputs.items()
+        for name, value in inputs.items()
     }
 
 

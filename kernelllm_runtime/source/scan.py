@@ -10,6 +10,7 @@ from pathlib import Path
 from kernelllm_runtime.source.marks import MARKER, Mark, find_marks, kernelbench_mark
 from kernelllm_runtime.source.resolve import Module, ProjectSources, label
 from kernelllm_runtime.source.source_hash import EARLIER, source_hash
+from kernelllm_runtime.source.training import why_trained
 from kernelllm_runtime.targets import Target
 
 _SKIPPED = frozenset(("__pycache__", "node_modules", "site-packages", "build", "dist"))
@@ -132,6 +133,7 @@ def _scan_file(path: Path, project: ProjectSources, kernelbench: bool) -> Scan:
                 source_hash=source_hash(project, module, mark),
                 kind=mark.kind,
                 kernel=mark.kernel,
+                trained=why_trained(module, mark),
             )
             for mark in marks
         )

@@ -7,6 +7,7 @@ import argparse
 from pytest_kernelllm.commands.common import OK, REJECTED
 from pytest_kernelllm.commands.project import project_here
 from pytest_kernelllm.commands.targets import NAMES, find_target
+from pytest_kernelllm.core.narrow import narrow
 from pytest_kernelllm.core.words import command, say
 
 HELP = "Say in full why a target's candidates were accepted or rejected."
@@ -25,6 +26,9 @@ def run(options: argparse.Namespace) -> int:
         verdict, note = record.verdict, record.candidate.note
         print(f"{verdict.kernel_hash[:12]}  {record.candidate.generator}{f' ({note})' if note else ''}")
         print(f"  {verdict.in_words()}")
+        if verdict.accepted:
+            for word, sentence in narrow(target, record.candidate.source).items():
+                print(f"  {word}: {sentence}")
         for check in verdict.checks:
             if not check.passed:
                 print(

@@ -88,6 +88,14 @@ def best(outcomes: Sequence[Outcome]) -> Outcome | None:
     return max(accepted, key=_speedup, default=None)
 
 
+def shown(outcomes: Sequence[Outcome]) -> Outcome | None:
+    """Returns the kernel that one target runs already, or may: the adopted one if it is right, else the best."""
+    adopted = next((o for o in outcomes if o.id == ADOPTED), None)
+    if adopted is not None:
+        return adopted if adopted.verdict is not None and adopted.verdict.correct else None
+    return best(outcomes)
+
+
 def nearest(outcomes: Sequence[Outcome]) -> Outcome:
     """Returns which of several candidates without an accepted one comes nearest: the fastest right one, or the first judged."""
     judged = [o for o in outcomes if o.verdict is not None] or outcomes

@@ -15,6 +15,7 @@ from kernelllm_judge.core.characters import reordering
 from kernelllm_judge.core.records import Environment, Ratio, Verdict
 from kernelllm_judge.core.shorten import whole
 from pytest_kernelllm.core.history import History
+from pytest_kernelllm.core.narrow import narrow
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.report.read import Report, ReportedCandidate, ReportedTarget
 from pytest_kernelllm.report.spent import silent, spent
@@ -162,13 +163,15 @@ def _row(target: ReportedTarget, last: str) -> str:
 
 def _result(target: ReportedTarget) -> str:
     if target.winner is not None:
-        return "patch" if target.patch else "verified"
+        words = ["patch" if target.patch else "verified", *narrow(target.target, target.winner.source)]
+        return ", ".join(words)
     if target.adopted is not None:
         if target.failure:
             how, why = target.failure
             return f"**adopted kernel {how}**: {code(why)}"
         note = target.history.note if target.history else ""
-        return f"adopted, {code(note)}" if note else "adopted"
+        words = ["adopted", *narrow(target.target, target.adopted.source), *([code(note)] if note else [])]
+        return ", ".join(words)
     tried = [c for c in target.candidates if c.verdict] or target.candidates
     return code(_why(tried[0])) if tried else "–"
 
@@ -197,6 +200,7 @@ def _details(target: ReportedTarget) -> str:
         *([f"- addresses: {verdict.addresses.in_words()}"] if verdict.addresses else []),
         f"- digest of the kernel's program {code(verdict.kernel_hash)}",
         f"- judged under {code(verdict.isolation or 'no isolation')}, policy {code(verdict.environment.policy)}",
+        *(f"- {word}: {code(why)}" for word, why in narrow(target.target, candidate.source).items()),
         *_timings(verdict),
         *_history(target.history),
         "",

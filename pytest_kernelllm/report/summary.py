@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_kernelllm.core.history import Run
+from pytest_kernelllm.core.narrow import advice
 from pytest_kernelllm.core.outcome import Outcome, best
 from pytest_kernelllm.core.usage import Usage
 from pytest_kernelllm.core.words import counted
@@ -55,6 +56,8 @@ def write_summary(
         )
         if untimed(outcomes, patches):
             terminal.write_line(UNTIMED)
+    for line in advice(outcomes):
+        terminal.write_line(line)
     for line in comparisons(outcomes, recorded):
         terminal.write_line(line)
     for problem in (*silent(outcomes), *problems):

@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from kernelllm_judge.core.records import ADOPTED, Ratio, Timing, mean_ratio
 from pytest_kernelllm.core.history import CaseChange
+from pytest_kernelllm.core.narrow import narrow
 from pytest_kernelllm.core.outcome import Outcome, best, nearest
 from pytest_kernelllm.report.fitted import NAME, SENTENCE, Column, class_first, fitted, rendered
 
@@ -68,7 +69,16 @@ def _result(
         state = _adopted(adopted) if right else f"[red]adopted kernel fails:[/] {_why(adopted)}"
         if stale:
             state = "[red]adopted kernel is stale:[/] the module changed, and the original runs"
-        state = ", ".join(filter(None, [state, _lacking(outcomes) if right else ""]))
+        state = ", ".join(
+            filter(
+                None,
+                [
+                    state,
+                    *(_narrow(adopted) if right and not stale else ()),
+                    _lacking(outcomes) if right else "",
+                ],
+            )
+        )
         return f"{state}; patch" if patch else state
     if (winner := best(outcomes)) is not None:
         asked = winner.verdict.sizes_asked if winner.verdict else ""
@@ -76,9 +86,13 @@ def _result(
         notes = next((t.note for t in timing if t.note), "") if timing else untimed
         if winner.repaired:
             notes = ", ".join(filter(None, [f"repaired in round {winner.repaired}", notes]))
-        notes = ", ".join(filter(None, [notes, _lacking(outcomes)]))
+        notes = ", ".join(filter(None, [notes, *_narrow(winner), _lacking(outcomes)]))
         return f"[green]{'patch' if patch else 'verified'}[/]" + (f", {notes}" if notes else "")
     return _why(nearest(outcomes))
+
+
+def _narrow(outcome: Outcome) -> Collection[str]:
+    return narrow(outcome.target, outcome.candidate.source) if outcome.candidate else ()
 
 
 def _lacking(outcomes: Sequence[Outcome]) -> str:

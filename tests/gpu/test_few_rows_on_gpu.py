@@ -1,11 +1,11 @@
 """Products of few rows: right and timed on a GPU."""
 
 import pytest
+from loading import pinned
 
 from kernelllm_judge.environment import find_environment
 from kernelllm_judge.judging import Criteria, Judge
 from kernelllm_judge.render.render import render
-from kernelllm_judge.target.live import load_target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import Request
@@ -53,7 +53,7 @@ def test_a_product_of_few_rows_is_right(rows, length, dtype, judge, tmp_path) ->
     path = tmp_path / "products.py"
     path.write_text(PROJECT.format(rows=rows, length=length, dtype=dtype))
     for target in scan_file(path, tmp_path).targets:
-        live = load_target(tmp_path, target)
+        live = pinned(tmp_path, target)
         written = InductorGenerator(judge.environment.arch).generate(
             [Request(target, (0,), lambda live=live: live)]
         )

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from loading import pinned
 
 from kernelllm_judge.environment import find_environment
 from kernelllm_judge.judging import Criteria, Judge
 from kernelllm_judge.render.render import render
-from kernelllm_judge.target.live import load_target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import Request
@@ -31,7 +31,7 @@ def judge() -> Iterator[Judge]:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_product_is_right_and_its_speed_is_known_against_both_baselines(name: str, judge: Judge) -> None:
-    live = load_target(PROJECT, TARGETS[name])
+    live = pinned(PROJECT, TARGETS[name])
     generator = InductorGenerator(judge.environment.arch)
     written = generator.generate([Request(live.target, tuple(range(6)), lambda: live)])
     made = [c for _, c in written if c.note in NOTES]

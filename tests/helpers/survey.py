@@ -3,8 +3,10 @@
 from functools import cache
 from pathlib import Path
 
+from loading import pinned
+
 from kernelllm_judge.core.records import Completion, Target
-from kernelllm_judge.target.live import LiveTarget, load_target
+from kernelllm_judge.target.live import LiveTarget
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import Request
@@ -91,6 +93,6 @@ def targets() -> dict[str, Target]:
 def made(name: str) -> tuple[LiveTarget, Completion]:
     """What the embedded generator makes of a module: one completion."""
     target = targets()[name]
-    live = load_target(PROJECT, target)
+    live = pinned(PROJECT, target)
     ((_, completion),) = InductorGenerator().generate([Request(target, (0,), lambda: live)])
     return live, completion

@@ -24,7 +24,7 @@ MODULES = (
     LAYERS
     + '''
 
-@triton_candidate(inputs=lambda: torch.randn(256, 64))
+@triton_candidate(inputs=lambda: torch.randn(256, 64), dims={})
 class Large(Scale):
     """Inputs too large for the interpreter."""
 

@@ -15,7 +15,7 @@ def pair(*shape):
     return lambda: (torch.randn(shape), torch.randn(shape))
 
 
-@triton_candidate(inputs=rows(6, 48), init=(48,))
+@triton_candidate(inputs=rows(6, 48), init=(48,), dims={})
 class Affine(nn.Module):
     def __init__(self, width):
         super().__init__()
@@ -26,13 +26,13 @@ class Affine(nn.Module):
         return x * self.scale + self.shift
 
 
-@triton_candidate(inputs=pair(4, 33))
+@triton_candidate(inputs=pair(4, 33), dims={})
 class Gate(nn.Module):
     def forward(self, gate, up):
         return functional.silu(gate) * up
 
 
-@triton_candidate(inputs=rows(5, 40), init=(40, 1e-5))
+@triton_candidate(inputs=rows(5, 40), init=(40, 1e-5), dims={})
 class RMSNorm(nn.Module):
     def __init__(self, hidden_size, eps):
         super().__init__()
@@ -44,13 +44,13 @@ class RMSNorm(nn.Module):
         return self.weight * (hidden * torch.rsqrt(variance + self.eps))
 
 
-@triton_candidate(inputs=rows(7, 50))
+@triton_candidate(inputs=rows(7, 50), dims={})
 class Softmax(nn.Module):
     def forward(self, scores):
         return torch.softmax(scores, dim=-1)
 
 
-@triton_candidate(inputs=pair(4, 4, 4, 4))
+@triton_candidate(inputs=pair(4, 4, 4, 4), dims={})
 class AddReLU(nn.Module):
     def forward(self, left, right):
         return torch.relu(left + right)

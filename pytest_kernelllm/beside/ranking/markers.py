@@ -12,10 +12,13 @@ import torch
 from torch import nn
 
 from kernelllm_judge.core.syntax import snake_case
+from kernelllm_judge.core.targets import TensorSpec
 from kernelllm_judge.target.attributes import dtype_name, is_scalar
 from kernelllm_judge.target.build import original_forward
+from kernelllm_judge.target.cases import Ranges, Sizes
+from kernelllm_judge.target.varying import Axes, free_dims, leading_axes, runs_without_data
+from kernelllm_judge.target.work import empty_tensors
 from pytest_kernelllm.beside.ranking.construction import Constructions
-from pytest_kernelllm.beside.ranking.dims import Axes, free_axes
 from pytest_kernelllm.beside.ranking.expressions import Imports, Inexpressible, expression
 from pytest_kernelllm.beside.ranking.rows import Group
 from pytest_kernelllm.beside.ranking.trace import Shape
@@ -150,12 +153,13 @@ class _Writer:
         functions: list[str] = []
         dims: dict[str, tuple[int, int]] = {}
         for number, marker in enumerate(same, 1):
-            axes = free_axes(marker.group.module, marker.inputs)
+            axes, ranges = _free(marker)
             function = self._free(f"{snake_case(name)}_inputs")
             functions.append(_function(function, marker, axes))
             cases[f"call_{number}"] = function
-            for dim, size in axes.sizes.items():
-                dims[dim] = (1, max(size, dims.get(dim, (1, 1))[1]))
+            for dim, (low, high) in ranges.items():
+                least, most = dims.get(dim, (low, high))
+                dims[dim] = (max(low, least), max(high, most))
         inputs = (
             next(iter(cases.values()))
             if len(cases) == 1
@@ -199,10 +203,27 @@ class _Writer:
         return free
 
 
+def _free(marker: Marker) -> tuple[Axes, Ranges]:
+    """The axes that may vary, and in which ranges: as far as the module runs without data."""
+    shown = {name: _spec(value) for name, value in marker.inputs.items()}
+    axes = leading_axes(shown)
+
+    def runs(sizes: Sizes) -> bool:
+        return runs_without_data(marker.group.module, empty_tensors(axes.resized(shown, sizes)))
+
+    ranges = free_dims(axes.sizes, runs)
+    return axes.only(ranges), ranges
+
+
+def _spec(value: Any) -> Any:
+    return TensorSpec(dtype_name(value.dtype), value.sizes) if isinstance(value, Shape) else value
+
+
 def _function(name: str, marker: Marker, axes: Axes) -> str:
     parameters = ", ".join(f"{dim}: int = {size}" for dim, size in axes.sizes.items())
+    names = {dim: dim for dim in axes.sizes}
     drawn = {
-        argument: _drawn(value, axes.shape(argument, value), marker)
+        argument: _drawn(value, ", ".join(map(str, axes.shape(argument, _spec(value), names))), marker)
         if isinstance(value, Shape)
         else repr(value)
         for argument, value in marker.inputs.items()

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kernelllm_judge.core.arguments import nested
+from kernelllm_judge.core.domains import at_own_sizes
 from kernelllm_judge.core.records import Case, TensorSpec
 from kernelllm_judge.render.inductor.sections import Backward, Section
 from pytest_kernelllm.generate.inductor.both_ways import BothWays, lower_both
@@ -186,16 +187,3 @@ def _dynamic_shapes(live: LiveTarget, case: Case, call: Call) -> dict[str, Any]:
         else:
             result[name] = None
     return nested(result)
-
-
-def at_own_sizes(case: Case) -> Case:
-    """Returns the case with its named dimensions fixed at its own sizes."""
-    sizes = {name: case.sizes.get(name, low) for name, (low, _) in case.domain.dims.items()}
-    inputs = {
-        name: TensorSpec(s.dtype, tuple(sizes.get(n, n) if isinstance(n, str) else n for n in s.shape))
-        if isinstance(s, TensorSpec)
-        else s
-        for name, s in case.domain.inputs.items()
-    }
-    domain = dataclasses.replace(case.domain, inputs=inputs, dims={})
-    return dataclasses.replace(case, domain=domain)

@@ -8,12 +8,13 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from kernelllm_judge.core.domains import at_own_sizes
 from kernelllm_judge.core.records import Case, Completion
 from kernelllm_judge.render.errors import RenderError, unexpected
 from kernelllm_judge.render.inductor import sections
 from kernelllm_judge.render.inductor.sections import Section
 from kernelllm_judge.render.inductor.translate import translate_inductor
-from pytest_kernelllm.generate.inductor.case_tracer import CaseTracer, at_own_sizes
+from pytest_kernelllm.generate.inductor.case_tracer import CaseTracer
 from pytest_kernelllm.generate.inductor.trace import TraceError
 from pytest_kernelllm.generate.inductor.variants import TEMPLATES, WITHOUT_COPIES
 

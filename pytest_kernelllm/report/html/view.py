@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from kernelllm_judge.core.records import Ratio, Verdict
 from pytest_kernelllm.core.history import Point
+from pytest_kernelllm.core.narrow import narrow
 from pytest_kernelllm.report.html.code import difference, highlighted, wrong_line
 from pytest_kernelllm.report.read import Report, ReportedCandidate, ReportedTarget
 from pytest_kernelllm.report.spent import Spent, spent
@@ -54,6 +55,8 @@ class TargetView:
     result: str
     why: str
     """Why there is nothing to use, in one sentence; empty otherwise."""
+    narrow: Mapping[str, str]
+    """Where it runs less far than its owner may think, in a few words, each with a sentence."""
     verified: int
     tried: int
     shown: Verdict | None
@@ -164,6 +167,7 @@ def _target(number: int, entry: ReportedTarget) -> TargetView:
         state,
         result,
         _why(entry, candidates, shown) if state != "good" else "",
+        narrow(entry.target, usable.source) if usable and state == "good" else {},
         len(right),
         len(verdicts),
         shown,

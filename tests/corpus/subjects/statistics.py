@@ -12,7 +12,7 @@ def draw() -> Tensor:
     return torch.randn(3000)
 
 
-@triton_candidate(inputs=draw)
+@triton_candidate(inputs=draw, dims={})
 class Model(nn.Module):
     """Sums of fourth powers and of magnitudes, and the mean."""
 

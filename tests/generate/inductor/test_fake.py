@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from loading import pinned
 from torch._subclasses.fake_tensor import FakeTensor
 
-from kernelllm_judge.target.live import LiveTarget, load_target
+from kernelllm_judge.target.live import LiveTarget
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.inductor.fake import fake_call, traceable_module
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
@@ -60,7 +61,7 @@ class Small(nn.Module):
 def targets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LiveTarget]:
     file = tmp_path_factory.mktemp("fake") / "modules.py"
     file.write_text(SOURCE, encoding="utf-8")
-    return {target.name: load_target(file.parent, target) for target in scan_file(file, file.parent).targets}
+    return {target.name: pinned(file.parent, target) for target in scan_file(file, file.parent).targets}
 
 
 @pytest.mark.slow

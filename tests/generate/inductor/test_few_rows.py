@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping
 
 import pytest
+from loading import pinned
 
 from kernelllm_judge.core.records import Completion
 from kernelllm_judge.judging import Criteria, Judge
 from kernelllm_judge.render.render import render
-from kernelllm_judge.target.live import LiveTarget, load_target
+from kernelllm_judge.target.live import LiveTarget
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
 from pytest_kernelllm.generate.protocol import Request
@@ -149,7 +150,7 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, LiveTarget
     root = tmp_path_factory.mktemp("few_rows")
     (root / "products.py").write_text(PROJECT)
     found = scan_file(root / "products.py", root).targets
-    return {target.name: load_target(root, target) for target in found}
+    return {target.name: pinned(root, target) for target in found}
 
 
 def written(live: LiveTarget) -> list[Completion]:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from loading import pinned
 
 from kernelllm_judge.candidate import judge_as_shipped
 from kernelllm_judge.core.records import Completion
 from kernelllm_judge.judging import Criteria, Judge
 from kernelllm_judge.render.render import render
-from kernelllm_judge.target.live import LiveTarget, load_target
+from kernelllm_judge.target.live import LiveTarget
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.inductor import cases
 from pytest_kernelllm.generate.inductor.device import gpu_for
@@ -35,14 +36,14 @@ def without_tf32(restored_precision: None) -> None:
 
 
 def written(name: str, samples: int = 4, arch: str = "sm_90") -> tuple[LiveTarget, list[Completion]]:
-    live = load_target(PROJECT, TARGETS[name])
+    live = pinned(PROJECT, TARGETS[name])
     request = Request(live.target, tuple(range(samples)), lambda: live)
     return live, [completion for _, completion in InductorGenerator(arch).generate([request])]
 
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_library_call_becomes_a_kernel_that_is_right(name: str, judge: Judge) -> None:
-    live = load_target(PROJECT, TARGETS[name])
+    live = pinned(PROJECT, TARGETS[name])
     notes = (TEMPLATES.note, "depthwise convolutions as kernels")
     variants = [variant for variant in VARIANTS if variant.note in notes]
     made = next(c for c in cases.completions(live, gpu_for("sm_90"), variants, range(2)) if c.text)
@@ -123,7 +124,7 @@ def test_large_products_come_first_with_their_operands_in_order(tmp_path: Path) 
     (tmp_path / "large.py").write_text(LARGE)
     sources = {}
     for target in scan_file(tmp_path / "large.py", tmp_path).targets:
-        live = load_target(tmp_path, target)
+        live = pinned(tmp_path, target)
         [(_, completion)] = InductorGenerator("sm_90").generate(
             [Request(target, (0,), lambda live=live: live)]
         )
@@ -178,7 +179,7 @@ INNERMOST = [variant for variant in VARIANTS if variant.channels_innermost]
 def test_float32_convolutions_on_tensor_cores_are_right(
     name: str, padded: bool, judge: Judge, without_tf32: None
 ) -> None:
-    live = load_target(PROJECT, TARGETS[name])
+    live = pinned(PROJECT, TARGETS[name])
     made = list(cases.completions(live, gpu_for("sm_90"), CONVOLUTIONS, range(len(CONVOLUTIONS))))
     assert [each.note for each in made] == [variant.note for variant in CONVOLUTIONS]
     for completion in made:
@@ -195,13 +196,13 @@ def test_float32_convolutions_on_tensor_cores_are_right(
     ("name", "arch"), [("Depthwise", "sm_90"), ("Product", "sm_90"), ("Conv2d", "sm_86")]
 )
 def test_other_modules_and_gpus_have_no_convolutions_on_tensor_cores(name: str, arch: str) -> None:
-    live = load_target(PROJECT, TARGETS[name])
+    live = pinned(PROJECT, TARGETS[name])
     made = cases.completions(live, gpu_for(arch), CONVOLUTIONS, range(len(CONVOLUTIONS)))
     assert not [each for each in made if each.text]
 
 
 def test_a_pointwise_convolution_has_no_positions_to_go_through() -> None:
-    live = load_target(PROJECT, TARGETS["Pointwise"])
+    live = pinned(PROJECT, TARGETS["Pointwise"])
     [made, *_] = cases.completions(live, gpu_for("sm_90"), CONVOLUTIONS, range(len(CONVOLUTIONS)))
     source = render(made, live).source
     assert "PRECISION: tl.constexpr = 'tf32'" in source and "LENGTH" not in source
@@ -209,7 +210,7 @@ def test_a_pointwise_convolution_has_no_positions_to_go_through() -> None:
 
 @pytest.mark.parametrize("name", [name for name in TARGETS if name.startswith("Strided")])
 def test_transposed_convolutions_with_strides_are_right(name: str, judge: Judge, without_tf32: None) -> None:
-    live = load_target(PROJECT, TARGETS[name])
+    live = pinned(PROJECT, TARGETS[name])
     variants = [*CONVOLUTIONS, TEMPLATES]
     made = [each for each in cases.completions(live, gpu_for("sm_90"), variants, range(9)) if each.text]
     assert made
@@ -224,7 +225,7 @@ def test_transposed_convolutions_with_strides_are_right(name: str, judge: Judge,
 def test_channels_are_innermost_in_what_is_read_and_nowhere_else(
     name: str, judge: Judge, without_tf32: None
 ) -> None:
-    live = load_target(PROJECT, TARGETS[name])
+    live = pinned(PROJECT, TARGETS[name])
     made = list(cases.completions(live, gpu_for("sm_90"), INNERMOST, range(len(INNERMOST))))
     for completion in made:
         candidate = render(completion, live)
@@ -235,7 +236,7 @@ def test_channels_are_innermost_in_what_is_read_and_nowhere_else(
 
 
 def test_few_channels_are_read_as_they_lie() -> None:
-    live = load_target(PROJECT, TARGETS["Transposed2d"])  # its groups have 8
+    live = pinned(PROJECT, TARGETS["Transposed2d"])  # its groups have 8
     for completion in cases.completions(live, gpu_for("sm_90"), INNERMOST, range(len(INNERMOST))):
         assert "stride_xc = 30\n" in render(completion, live).source
 
@@ -244,7 +245,7 @@ def test_few_channels_are_read_as_they_lie() -> None:
 def test_where_settings_allow_tf32_it_is_one_product_and_the_verdict_needs_a_gpu(
     name: str, judge: Judge
 ) -> None:
-    live = load_target(PROJECT, TARGETS[name])
+    live = pinned(PROJECT, TARGETS[name])
     [made] = cases.completions(live, gpu_for("sm_90"), CONVOLUTIONS[:1], [0])
     candidate = render(made, live)
     assert "PRECISION: tl.constexpr = 'tf32'" in candidate.source
@@ -255,7 +256,7 @@ def test_where_settings_allow_tf32_it_is_one_product_and_the_verdict_needs_a_gpu
 
 
 def test_a_kernel_in_tf32_that_breaks_another_rule_is_rejected(judge: Judge) -> None:
-    live = load_target(PROJECT, TARGETS["Strided2d"])
+    live = pinned(PROJECT, TARGETS["Strided2d"])
     [made] = cases.completions(live, gpu_for("sm_90"), CONVOLUTIONS[:1], [0])
     candidate = render(made, live)
     loses_nan = replace(candidate, source=candidate.source.replace("PropagateNan.ALL", "PropagateNan.NONE"))

@@ -23,13 +23,13 @@ def rows():
     return torch.randn(4, 16)
 
 
-@triton_candidate(inputs=rows)
+@triton_candidate(inputs=rows, dims={})
 class Named(nn.Module):
     def forward(self, x):
         return x.max(-1)
 
 
-@triton_candidate(inputs=rows)
+@triton_candidate(inputs=rows, dims={})
 class Plain(nn.Module):
     def forward(self, x):
         values, indices = x.max(-1)
