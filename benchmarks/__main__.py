@@ -93,7 +93,11 @@ def _release(arguments: Sequence[str]) -> int:
     end = time.monotonic() + options.limit
     left = []
     for name in options.names or NAMES:
-        more = ["--kernelbench", str(options.kernelbench)] if name in ("kernelbench", "certificates", "harness") else []
+        more = (
+            ["--kernelbench", str(options.kernelbench)]
+            if name in ("kernelbench", "certificates", "harness")
+            else []
+        )
         if more and options.kernelbench is None:
             print(f"{name} is left out: it needs --kernelbench CHECKOUT.", flush=True)
             continue

@@ -113,7 +113,10 @@ def _tests(name: str, value: Any, others: Sequence[Any]) -> Iterator[tuple[str, 
     """Yields what tells one value of an argument from others: conditions as text, and for descriptions of values."""
     if not isinstance(value, TensorSpec):
         constant = value is None or isinstance(value, bool)
-        yield f"{name} {'is' if constant else '=='} {ast.unparse(literal(value))}", lambda other: other == value
+        yield (
+            f"{name} {'is' if constant else '=='} {ast.unparse(literal(value))}",
+            lambda other: other == value,
+        )
         return
     if not all(isinstance(other, TensorSpec) for other in others):
         yield f"{name} is not None", lambda other: isinstance(other, TensorSpec)
