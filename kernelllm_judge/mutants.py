@@ -102,7 +102,7 @@ class Mutants:
         Raises:
             OutOfTime: no more time is left.
         """
-        sizes = {(probe.case, probe.sizes): probe for probe in reversed(probes)}
+        sizes = {(probe.case, probe.sizes): probe for probe in reversed(list(probes))}
         for probe in reversed(sizes.values()):  # operations that only some sizes reach are found there
             self._open(probe, probes[probe])
         first, examined = next(iter(probes)), 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import pickle
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -177,6 +178,10 @@ class CannotPack(Exception):
     """Callables cannot be sent to another process; the text says why."""
 
 
+_REGISTERING = threading.Lock()
+"""What cloudpickle is told of modules is told to the whole process."""
+
+
 def packed(inputs: Any) -> str:
     """Writes callables of a conftest as a text from which ``unpacked`` makes them again in another process."""
     if inputs is None:
@@ -189,15 +194,16 @@ def packed(inputs: Any) -> str:
     names = {getattr(each, "__module__", None) for each in callables} - {"builtins", "__main__"}
     # By value: pytest may have imported a conftest under a name that another process does not find.
     modules = [sys.modules[name] for name in names if name in sys.modules]
-    for module in modules:
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        return base64.b64encode(cloudpickle.dumps(inputs)).decode()
-    except Exception as error:  # whatever a user's object raises
-        raise CannotPack(f"{type(error).__name__}: {error}") from None
-    finally:
+    with _REGISTERING:
         for module in modules:
-            cloudpickle.unregister_pickle_by_value(module)
+            cloudpickle.register_pickle_by_value(module)
+        try:
+            return base64.b64encode(cloudpickle.dumps(inputs)).decode()
+        except Exception as error:  # whatever a user's object raises
+            raise CannotPack(f"{type(error).__name__}: {error}") from None
+        finally:
+            for module in modules:
+                cloudpickle.unregister_pickle_by_value(module)
 
 
 def unpacked(text: str) -> Any:

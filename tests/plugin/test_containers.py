@@ -79,11 +79,9 @@ for name, arguments in (
     ("Tower", {}), ("Tower", {"depth": 2}), ("Branches", {}), ("Branches", {"width": 8}),
 ):
     module = getattr(parts, name)(**arguments).eval().requires_grad_(False)
-    guard = getattr(exported.layers, {"FeedForward": "_FEED_FORWARD"}.get(name, f"_{name.upper()}"))
     original = type(module).forward.__kernelllm_original__(module, x)
     found[f"{name} {arguments}"] = {
         "adopted": explain(module, x).removeprefix(name),
-        "exported": guard.reason(module, (x,), {}),
         "errors": [
             float((run(x) - original).abs().max())
             for run in (module, module, lambda x: getattr(exported.layers, name).forward(module, x))
@@ -121,7 +119,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.mark.parametrize("name", ["FeedForward", "Tower", "Branches"])
 def test_a_verified_kernel_runs_where_it_is_adopted_and_exported(found: dict[str, Any], name: str) -> None:
     told = found[f"{name} {{}}"]
-    assert "runs the kernel _triton." in told["adopted"] and told["exported"] is None
+    assert "runs the kernel _triton." in told["adopted"]
     assert max(told["errors"]) < 1e-5
 
 
@@ -139,5 +137,5 @@ def test_a_verified_kernel_runs_where_it_is_adopted_and_exported(found: dict[str
 )
 def test_other_parts_run_the_original(found: dict[str, Any], name: str, reason: str) -> None:
     told = found[name]
-    assert reason in told["adopted"] and reason in told["exported"]
+    assert reason in told["adopted"]
     assert max(told["errors"]) == 0.0

@@ -7,6 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Any
@@ -124,7 +125,8 @@ def _tests(name: str, value: Any, others: Sequence[Any]) -> Iterator[tuple[str, 
     yield f"{name}.dim() == {len(value.shape)}", lambda other: len(other.shape) == len(value.shape)
     for dim, size in enumerate(value.shape):
         if isinstance(size, int):
-            yield (
-                f"{name}.shape[{dim}] == {size}",
-                lambda other, dim=dim, size=size: len(other.shape) <= dim or other.shape[dim] == size,
-            )
+            yield f"{name}.shape[{dim}] == {size}", partial(_fits, dim, size)
+
+
+def _fits(dim: int, size: int, other: Any) -> bool:
+    return len(other.shape) <= dim or bool(other.shape[dim] == size)
