@@ -30,10 +30,10 @@ Patch = tuple[Any, str, Any]
 """An object, a name, and what the object has under it while values are followed."""
 
 _SHAPES: dict[str, Callable[..., Any]] = {
-    "expand_dims": np.expand_dims,
-    "broadcast": np.broadcast_to,
-    "reshape": lambda lanes, shape, *_: lanes.reshape(shape),
-    "trans": np.transpose,
+    "expand_dims": lambda lanes, axis: np.expand_dims(lanes, axis + 1),
+    "broadcast": lambda lanes, shape: np.broadcast_to(lanes, (len(lanes), *shape)),
+    "reshape": lambda lanes, shape, *_: lanes.reshape(len(lanes), *shape),
+    "trans": lambda lanes, order: np.transpose(lanes, (0, *(axis + 1 for axis in order))),
 }
 """How the elements that count are moved with the values."""
 
@@ -64,7 +64,7 @@ def both(a: Any, b: Any) -> Any:
     """Returns the elements that count in two operands; None: all do."""
     if a is b or b is None:
         return a
-    return b if a is None else (a & b if a.shape == b.shape else None)
+    return b if a is None else (a & b if a.shape[1:] == b.shape[1:] else None)
 
 
 def _operation(name: str, original: Any, note_of: Callable[[str], Note | None]) -> Any:
@@ -101,7 +101,7 @@ def _mark(result: Any, kinds: int, lanes: Any) -> None:
     for handle in result if type(result) is tuple else (result,):
         if type(handle) is TensorHandle and kinds:
             handle.kinds |= kinds
-            if lanes is not None and handle.data.shape == lanes.shape:
+            if lanes is not None and handle.data.shape[1:] == lanes.shape[1:]:
                 handle.lanes = lanes
 
 
@@ -172,7 +172,7 @@ def _inside(original: Any) -> Any:
 def _transposed(original: Any) -> Any:
     def transpose(tensor: Any) -> Any:
         result, lanes = original(tensor), tensor.handle.lanes
-        _mark(result.handle, tensor.handle.kinds, None if lanes is None else lanes.T)
+        _mark(result.handle, tensor.handle.kinds, None if lanes is None else np.swapaxes(lanes, -1, -2))
         return result
 
     return transpose

@@ -82,12 +82,15 @@ class Site:
         """Notes the nearest operands."""
         if self.looks >= LOOKS:
             return
-        self.looks += 1
-        x, y = np.broadcast_arrays(np.asarray(a, np.float64), b)
+        count = np.ones((1,), bool) if lanes is None else lanes
+        first = slice(LOOKS - self.looks)  # of the programs, as if one came after the other
+        self.looks += len(interpreter.interpreter_builder.programs)
+        x, y, count = (
+            each[first] for each in np.broadcast_arrays(*map(np.atleast_1d, (np.asarray(a, np.float64), b, count)))
+        )
         with np.errstate(all="ignore"):
             distances = np.abs(x - y)
-        counting = np.isfinite(distances) if lanes is None else np.isfinite(distances) & lanes
-        distances = np.where(counting, distances, np.inf)
+        distances = np.where(np.isfinite(distances) & count, distances, np.inf)
         place = int(distances.argmin())
         if distances.flat[place] < (math.inf if self.near is None else abs(self.near[0] - self.near[1])):
             self.near = float(x.flat[place]), float(y.flat[place])

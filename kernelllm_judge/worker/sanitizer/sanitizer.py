@@ -16,6 +16,7 @@ from triton._C.libtriton import ir
 from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
+from kernelllm_judge.worker.batching import Apart
 from kernelllm_judge.worker.sanitizer.races import Access, Order, find_race, read_first
 from kernelllm_judge.worker.sanitizer.regions import Allocations, Region, Regions
 
@@ -63,6 +64,8 @@ class Sanitizer:
 
         def load(builder: Any, pointers: Any, mask: Any, other: Any, *rest: Any, **options: Any) -> Any:
             volatile = options.get("is_volatile", rest[-1] if rest else False)
+            if volatile and builder.undo is not None:
+                raise Apart
             ordering = {"atomic": bool(volatile)}
             real, valid = self._check(pointers, mask, _itemsize(pointers), reads=True, ordering=ordering)
             return before["create_masked_load"](builder, real, valid, other, *rest, **options)
@@ -84,9 +87,13 @@ class Sanitizer:
             ordering = {**_ordering(order, scope), "keeps": keeps}
             real, valid = self._check(pointers, mask, size, reads, True, ordering=ordering)
             result = before["create_atomic_rmw"](builder, kind, real, value, valid, order, scope)
+            if builder.undo is not None:
+                return result
             return self._seen(result, number, np.asarray(valid.data, bool))
 
         def swap(builder: Any, pointers: Any, expected: Any, value: Any, order: Any, scope: Any) -> Any:
+            if builder.undo is not None:
+                raise Apart
             self._stop_waiting()
             number = len(self._log)
             every = TensorHandle(np.ones_like(pointers.data, bool), tl.int1)
@@ -107,7 +114,8 @@ class Sanitizer:
             self._start(executor, args, kwargs)
             with self._allocations.paused():
                 result = launch(executor, *args, **kwargs)
-            self._find_race()
+            if not executor.at_once:  # otherwise no place is touched by several programs, one of which writes it
+                self._find_race()
             return result
 
         for name, patch in zip(names, (load, store, update, swap, to_integer), strict=True):
@@ -161,7 +169,9 @@ class Sanitizer:
         """Checks one access. Returns real pointers, and a mask without the elements that are out of bounds."""
         # A mask may be an array, and its booleans may be stored as integers.
         requested = np.asarray(mask.data if isinstance(mask, TensorHandle) else mask, bool)
-        addresses = pointers.data
+        addresses, requested = np.broadcast_arrays(pointers.data, requested)
+        if values is not None:
+            addresses, requested, values = np.broadcast_arrays(addresses, requested, values)
         some = not requested.all()
         chosen = addresses[requested] if some else addresses.ravel()
         if not chosen.size:
@@ -213,14 +223,15 @@ class Sanitizer:
         """Logs an access inside its region, and checks that what it reads has been written."""
         size = access["size"]
         packed = bool((offsets[1:] - offsets[:-1] == size).all())
-        builder = interpreter.interpreter_builder
-        (x, y, z), (_, ys, zs) = builder.grid_idx, builder.grid_dim
-        program, line = (x * ys + y) * zs + z, self._line()
+        undo = interpreter.interpreter_builder.undo
+        program, line = -1 if undo else _number(), self._line()
         entry = Access(region, offsets, program=program, line=line, values=values, packed=packed, **access)
-        self._early = self._value_before(entry) if entry.keeps and entry.acquires else None
+        self._early = self._value_before(entry) if entry.keeps and entry.acquires and not undo else None
         if self._early is not None:
             entry = replace(entry, early=True)
         self._log.append(entry)
+        if undo:
+            undo.callback(self._log.pop)
         if self._order is not None:
             self._order.add(entry)
         if values is not None and not packed:
@@ -235,6 +246,8 @@ class Sanitizer:
                 f"{self._name(region)}, which nothing has written, in {_program()}"
             )
         if entry.writes:
+            if undo:
+                undo.callback(region.written.__setitem__, places, region.written[places].copy())
             region.written[places] = True
 
     def _value_before(self, entry: Access) -> np.generic | None:
@@ -307,6 +320,8 @@ class Sanitizer:
         return 0
 
     def _report(self, fault: str) -> None:
+        if interpreter.interpreter_builder.undo:
+            raise Apart  # so that the program is named that comes first
         self.fault = self.fault or fault
 
 
@@ -335,11 +350,15 @@ def _itemsize(pointers: Any) -> int:
     return max(1, int(pointers.get_element_ty().primitive_bitwidth) // 8)
 
 
+def _number() -> int:
+    """Returns the number of the program that runs, in the order in which the interpreter runs them."""
+    (x, y, z), (_, ys, zs) = interpreter.interpreter_builder.grid_idx, interpreter.interpreter_builder.grid_dim
+    return int((x * ys + y) * zs + z)
+
+
 def _program(number: int | None = None) -> str:
-    builder = interpreter.interpreter_builder
-    if number is None:
-        return f"program {builder.grid_idx}"
-    _, ys, zs = builder.grid_dim
+    number = _number() if number is None else number
+    _, ys, zs = interpreter.interpreter_builder.grid_dim
     return f"program {(number // (ys * zs), number // zs % ys, number % zs)}"
 
 
