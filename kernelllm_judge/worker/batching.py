@@ -8,6 +8,7 @@ once are found out meanwhile: what they did is put back, and they run one after 
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -151,7 +152,7 @@ def _same(tensor: Any) -> Any:
 
 
 def _bounded(programs: int, shape: Sequence[int]) -> tuple[int, ...]:
-    size = programs * int(np.prod(shape))
+    size = programs * math.prod(shape)
     if size > MOST and programs > 1:
         raise Apart(parts=-(-size // MOST))
     return programs, *shape
@@ -325,7 +326,7 @@ def _launch(executor: Any, *args: Any, **kwargs: Any) -> None:
 def _run_at_once(kernel: Any, values: dict[str, Any]) -> bool:
     """Runs all programs of a launch at once, or in parts; returns False if it has put back what they did."""
     builder = interpreter_builder
-    number = int(np.prod(builder.grid_dim, dtype=np.int64))
+    number = math.prod(map(int, builder.grid_dim))
     if number < 2 or not builder.may_batch:
         return False
     waiting, tries = [np.arange(number)], 0

@@ -265,25 +265,24 @@ def _reduced(reduction: Any, found: np.ndarray, value: Any, dtype: Any) -> Any:
 
 
 def _wrap_integers() -> None:
-    def wrapped(reduction: Any, result: np.ndarray, dtype: Any) -> Any:
+    def converted(reduction: Any, result: np.ndarray, dtype: Any) -> Any:
         shape = list(result.shape[1:])
         handle = TensorHandle(result.astype(interpreter._get_np_dtype(dtype)), dtype.scalar)
         return tl.tensor(handle, tl.block_type(dtype, shape) if shape else dtype)
 
     def constant(dtype: Any) -> Callable[[Any, Any], Any]:
         kind = np.dtype(interpreter._get_np_dtype(dtype))
-        return lambda builder, value: TensorHandle(np.array([_wrapped(int(value), kind)], kind), dtype)
+        low, size = int(np.iinfo(kind).min), 1 << np.iinfo(kind).bits
 
-    ReduceScanOpInterface.to_tensor = wrapped
+        def wrapped(builder: Any, value: Any) -> Any:
+            return TensorHandle(np.array([(int(value) - low) % size + low], kind), dtype)
+
+        return wrapped
+
+    ReduceScanOpInterface.to_tensor = converted
     for name in (*tl.dtype.SINT_TYPES, *tl.dtype.UINT_TYPES):
         if name != "int1":
             setattr(InterpreterBuilder, f"get_{name}", constant(getattr(tl, name)))
-
-
-def _wrapped(value: int, kind: np.dtype[Any]) -> int:
-    """Returns the number whose last bits are those of a value."""
-    limits = np.iinfo(kind)
-    return (value - int(limits.min)) % (1 << limits.bits) + int(limits.min)
 
 
 def _convert_scalars() -> None:

@@ -11,6 +11,7 @@ import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from types import CodeType, FrameType
 from typing import Any
 
@@ -354,7 +355,12 @@ class Sites:
         return condition
 
 
+@cache
+def _positions(code: CodeType) -> list[tuple[int | None, ...]]:
+    return list(code.co_positions())
+
+
 def position(code: CodeType, at: int) -> list[int]:
     """Returns line, column and last column of an instruction; they count from where the function's source was taken out."""
-    line, last, column, end = list(code.co_positions())[at // 2]
+    line, last, column, end = _positions(code)[at // 2]
     return [line or 0, column or 0, (end or 0) if line == last else -1]
