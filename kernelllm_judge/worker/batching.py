@@ -65,7 +65,7 @@ def run_at_once() -> None:
     builder = InterpreterBuilder
     builder.may_batch = True
     """Whether programs may run at once at all; they may not where their order is tried."""
-    builder.programs = np.zeros(1, np.int64)
+    builder.programs, builder.grid_idx = np.zeros(1, np.int64), (0, 0, 0)
     """The numbers of the programs that run, in the order in which Triton runs them."""
     builder.undo = None
     """What to do to put back what those did that run at once; None: they run one after the other."""
@@ -103,9 +103,7 @@ def _give_programs_an_axis(builder: Any) -> None:
     builder.create_make_range = lambda self, _, start, stop: TensorHandle(
         np.arange(start, stop, dtype=np.int32)[None], tl.int32
     )
-    builder.create_splat = lambda self, block, arg: TensorHandle(
-        splat(arg, block.shape), arg.dtype.scalar
-    )
+    builder.create_splat = lambda self, block, arg: TensorHandle(splat(arg, block.shape), arg.dtype.scalar)
     builder.create_unsplat = handle(lambda data: data.reshape(len(data)))
     builder.create_broadcast = handle(lambda data, shape: np.broadcast_to(data, _bounded(len(data), shape)))
     builder.create_reshape = handle(lambda data, shape, _: data.reshape(len(data), *shape))
@@ -119,7 +117,9 @@ def _give_programs_an_axis(builder: Any) -> None:
 def patch_tensors() -> None:
     """Patches conversions of values to Python's, after Triton's language has been patched."""
     tl.tensor.__index__ = lambda tensor: int(_same(tensor))
-    tl.tensor.__bool__ = lambda tensor: _is_block(tensor) or bool(_same(tensor))  # Triton asks whether there is a mask
+    tl.tensor.__bool__ = lambda tensor: (
+        _is_block(tensor) or bool(_same(tensor))
+    )  # Triton asks whether there is a mask
     tl.tensor.T = property(_transposed)
 
 
@@ -239,9 +239,7 @@ def _written(
     if builder.undo is not None:
         before = memory.load(addresses, chosen, np.zeros_like(data), data.dtype)
         builder.undo.callback(memory.store, addresses, before, chosen)
-        builder.touched.note(
-            addresses, chosen, data.itemsize, builder.programs, writes=True, atomic=atomic
-        )
+        builder.touched.note(addresses, chosen, data.itemsize, builder.programs, writes=True, atomic=atomic)
     return addresses, data, chosen
 
 
@@ -350,5 +348,5 @@ def _run_at_once(kernel: Any, values: dict[str, Any]) -> bool:
     except (Apart, Exception):  # an exception comes again, in the program that raises it first
         return False
     finally:
-        builder.undo = None
+        builder.programs, builder.undo = np.zeros(1, np.int64), None
     return True

@@ -83,15 +83,14 @@ class Site:
         """Notes the nearest operands."""
         if self.looks >= LOOKS:
             return
-        count = np.ones((1,), bool) if lanes is None else lanes
         first = slice(LOOKS - self.looks)  # of the programs, as if one came after the other
         self.looks += len(interpreter.interpreter_builder.programs)
-        x, y, count = (
-            each[first] for each in np.broadcast_arrays(*map(np.atleast_1d, (np.asarray(a, np.float64), b, count)))
-        )
+        counting = True if lanes is None else lanes
+        arrays = np.broadcast_arrays(np.asarray(a, np.float64), b, counting)
+        x, y, counting = (np.atleast_1d(each)[first] for each in arrays)
         with np.errstate(all="ignore"):
             distances = np.abs(x - y)
-        distances = np.where(np.isfinite(distances) & count, distances, np.inf)
+        distances = np.where(np.isfinite(distances) & counting, distances, np.inf)
         place = int(distances.argmin())
         if distances.flat[place] < (math.inf if self.near is None else abs(self.near[0] - self.near[1])):
             self.near = float(x.flat[place]), float(y.flat[place])
@@ -126,6 +125,7 @@ class Sites:
         self._kernel = ""
         self._forced: Site | None = None
         self._outcome = False
+        self._bounded = True  # whether bounds of values are followed, which only decisions need
         self.times = 0
         """How often a decision was forced in the last call."""
 
@@ -149,7 +149,7 @@ class Sites:
         for site in () if forced else self._sites.values():
             site.near, site.looks, site.yes, site.no = None, 0, False, False
         patched = [
-            *patches(self._note_of),
+            *patches(self._note_of, bounded=self._bounded),
             (interpreter.GridExecutor, "__call__", self._launch(interpreter.GridExecutor.__call__)),
             (tl.tensor, "__bool__", self._condition(tl.tensor.__bool__)),
             (language, "note_numbers", self._numbers),

@@ -64,8 +64,6 @@ class Sanitizer:
 
         def load(builder: Any, pointers: Any, mask: Any, other: Any, *rest: Any, **options: Any) -> Any:
             volatile = options.get("is_volatile", rest[-1] if rest else False)
-            if volatile and builder.undo is not None:
-                raise Apart
             ordering = {"atomic": bool(volatile)}
             real, valid = self._check(pointers, mask, _itemsize(pointers), reads=True, ordering=ordering)
             return before["create_masked_load"](builder, real, valid, other, *rest, **options)
@@ -87,13 +85,9 @@ class Sanitizer:
             ordering = {**_ordering(order, scope), "keeps": keeps}
             real, valid = self._check(pointers, mask, size, reads, True, ordering=ordering)
             result = before["create_atomic_rmw"](builder, kind, real, value, valid, order, scope)
-            if builder.undo is not None:
-                return result
-            return self._seen(result, number, np.asarray(valid.data, bool))
+            return result if builder.undo else self._seen(result, number, np.asarray(valid.data, bool))
 
         def swap(builder: Any, pointers: Any, expected: Any, value: Any, order: Any, scope: Any) -> Any:
-            if builder.undo is not None:
-                raise Apart
             self._stop_waiting()
             number = len(self._log)
             every = TensorHandle(np.ones_like(pointers.data, bool), tl.int1)
@@ -114,7 +108,7 @@ class Sanitizer:
             self._start(executor, args, kwargs)
             with self._allocations.paused():
                 result = launch(executor, *args, **kwargs)
-            if not executor.at_once:  # otherwise no place is touched by several programs, one of which writes it
+            if not executor.at_once:  # as races are none where programs may run at once
                 self._find_race()
             return result
 
@@ -223,8 +217,12 @@ class Sanitizer:
         """Logs an access inside its region, and checks that what it reads has been written."""
         size = access["size"]
         packed = bool((offsets[1:] - offsets[:-1] == size).all())
-        undo = interpreter.interpreter_builder.undo
-        program, line = -1 if undo else _number(), self._line()
+        builder = interpreter.interpreter_builder
+        (x, y, z), (_, ys, zs), undo = builder.grid_idx, builder.grid_dim, builder.undo
+        program, line = (
+            (x * ys + y) * zs + z,
+            self._line(),
+        )  # the number counts where programs are run one by one
         entry = Access(region, offsets, program=program, line=line, values=values, packed=packed, **access)
         self._early = self._value_before(entry) if entry.keeps and entry.acquires and not undo else None
         if self._early is not None:
@@ -350,15 +348,11 @@ def _itemsize(pointers: Any) -> int:
     return max(1, int(pointers.get_element_ty().primitive_bitwidth) // 8)
 
 
-def _number() -> int:
-    """Returns the number of the program that runs, in the order in which the interpreter runs them."""
-    (x, y, z), (_, ys, zs) = interpreter.interpreter_builder.grid_idx, interpreter.interpreter_builder.grid_dim
-    return int((x * ys + y) * zs + z)
-
-
 def _program(number: int | None = None) -> str:
-    number = _number() if number is None else number
-    _, ys, zs = interpreter.interpreter_builder.grid_dim
+    builder = interpreter.interpreter_builder
+    if number is None:
+        return f"program {builder.grid_idx}"
+    _, ys, zs = builder.grid_dim
     return f"program {(number // (ys * zs), number // zs % ys, number % zs)}"
 
 
