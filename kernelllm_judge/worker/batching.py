@@ -63,12 +63,9 @@ class Unused(TensorHandle):  # type: ignore[misc]  # Triton has no types
 def run_at_once() -> None:
     """Patches this process's interpreter, before the patches that compute what GPUs do. Not to be repeated."""
     builder = InterpreterBuilder
-    builder.may_batch = True
-    """Whether programs may run at once at all; they may not where their order is tried."""
-    builder.programs, builder.grid_idx = np.zeros(1, np.int64), (0, 0, 0)
-    """The numbers of the programs that run, in the order in which Triton runs them."""
-    builder.undo = None
-    """What to do to put back what those did that run at once; None: they run one after the other."""
+    builder.may_batch, builder.programs, builder.undo = True, np.zeros(1, np.int64), None
+    """Whether programs may run at once, which they may not where their order is tried; the numbers of those that run, in the
+    order in which Triton runs them; what puts back what they did, None where they run one after the other."""
     _give_programs_an_axis(builder)
     _access_memory(builder)
     _point_to_blocks(builder)
@@ -94,9 +91,8 @@ def _give_programs_an_axis(builder: Any) -> None:
         show_one(self, prefix, hexadecimal, own, signed)
 
     def gather(self: Any, source: Any, indices: Any, axis: int) -> Any:
-        number = max(len(source.data), len(indices.data))
-        spread = (np.broadcast_to(each.data, (number, *each.data.shape[1:])) for each in (source, indices))
-        return TensorHandle(np.take_along_axis(*spread, axis=axis + 1), source.dtype.scalar)
+        found = np.take_along_axis(*_alike(source.data, indices.data), axis=axis + 1)
+        return TensorHandle(found, source.dtype.scalar)
 
     show_one = builder.create_print
     builder.create_get_program_id = lambda self, axis: TensorHandle(_ids(self)[axis], tl.int32)
@@ -117,9 +113,8 @@ def _give_programs_an_axis(builder: Any) -> None:
 def patch_tensors() -> None:
     """Patches conversions of values to Python's, after Triton's language has been patched."""
     tl.tensor.__index__ = lambda tensor: int(_same(tensor))
-    tl.tensor.__bool__ = lambda tensor: (
-        _is_block(tensor) or bool(_same(tensor))
-    )  # Triton asks whether there is a mask
+    # Triton itself asks blocks, whether there is a mask.
+    tl.tensor.__bool__ = lambda tensor: _is_block(tensor) or bool(_same(tensor))
     tl.tensor.T = property(_transposed)
 
 
@@ -310,8 +305,10 @@ def _launch(executor: Any, *args: Any, **kwargs: Any) -> None:
         interpreter_builder.set_grid_dim(*grid, *[1] * (3 - len(grid)))
         executor.at_once = _run_at_once(executor.fn, values)
         try:
-            for place in np.ndindex(*interpreter_builder.grid_dim) if not executor.at_once else ():
+            places = np.ndindex(*interpreter_builder.grid_dim) if not executor.at_once else ()
+            for number, place in enumerate(places):
                 interpreter_builder.set_grid_idx(*place)
+                interpreter_builder.programs = np.array([number])
                 executor.fn(**values)
         except Exception as error:
             if triton.knobs.compilation.front_end_debugging:
@@ -348,5 +345,5 @@ def _run_at_once(kernel: Any, values: dict[str, Any]) -> bool:
     except (Apart, Exception):  # an exception comes again, in the program that raises it first
         return False
     finally:
-        builder.programs, builder.undo = np.zeros(1, np.int64), None
+        builder.undo = None
     return True

@@ -108,7 +108,7 @@ class Sanitizer:
             self._start(executor, args, kwargs)
             with self._allocations.paused():
                 result = launch(executor, *args, **kwargs)
-            if not executor.at_once:  # as races are none where programs may run at once
+            if not executor.at_once:  # programs that race do not run at once
                 self._find_race()
             return result
 
@@ -163,15 +163,13 @@ class Sanitizer:
         """Checks one access. Returns real pointers, and a mask without the elements that are out of bounds."""
         # A mask may be an array, and its booleans may be stored as integers.
         requested = np.asarray(mask.data if isinstance(mask, TensorHandle) else mask, bool)
-        addresses, requested = np.broadcast_arrays(pointers.data, requested)
-        if values is not None:
-            addresses, requested, values = np.broadcast_arrays(addresses, requested, values)
+        given = [pointers.data, requested] if values is None else [pointers.data, requested, values]
+        addresses, requested, *others = np.broadcast_arrays(*given)
         some = not requested.all()
         chosen = addresses[requested] if some else addresses.ravel()
         if not chosen.size:
             return pointers, TensorHandle(requested, tl.int1)
-        if values is not None:
-            values = values[requested] if some else values.ravel()
+        values = next((each[requested] if some else each.ravel() for each in others), None)
         lowest, highest = int(chosen.min()), int(chosen.max())
         access = {"size": size, "reads": reads, "writes": writes, **(ordering or {})}
         region = self._regions.only(lowest, highest)
@@ -218,11 +216,7 @@ class Sanitizer:
         size = access["size"]
         packed = bool((offsets[1:] - offsets[:-1] == size).all())
         builder = interpreter.interpreter_builder
-        (x, y, z), (_, ys, zs), undo = builder.grid_idx, builder.grid_dim, builder.undo
-        program, line = (
-            (x * ys + y) * zs + z,
-            self._line(),
-        )  # the number counts where programs are run one by one
+        undo, program, line = builder.undo, int(builder.programs[0]), self._line()
         entry = Access(region, offsets, program=program, line=line, values=values, packed=packed, **access)
         self._early = self._value_before(entry) if entry.keeps and entry.acquires and not undo else None
         if self._early is not None:
@@ -350,8 +344,7 @@ def _itemsize(pointers: Any) -> int:
 
 def _program(number: int | None = None) -> str:
     builder = interpreter.interpreter_builder
-    if number is None:
-        return f"program {builder.grid_idx}"
+    number = int(builder.programs[0]) if number is None else number
     _, ys, zs = builder.grid_dim
     return f"program {(number // (ys * zs), number // zs % ys, number % zs)}"
 
