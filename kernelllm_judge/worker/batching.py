@@ -52,7 +52,8 @@ class Unused(TensorHandle):  # type: ignore[misc]  # Triton has no types
 
     def __init__(self, dtype: Any) -> None:
         """Like other values, but without data."""
-        self.dtype, self.attr = dtype, {}
+        self.dtype = dtype
+        self.attr: dict[str, Any] = {}
 
     @property
     def data(self) -> Any:
@@ -91,8 +92,8 @@ def _give_programs_an_axis(builder: Any) -> None:
         show_one(self, prefix, hexadecimal, own, signed)
 
     def gather(self: Any, source: Any, indices: Any, axis: int) -> Any:
-        found = np.take_along_axis(*_alike(source.data, indices.data), axis=axis + 1)
-        return TensorHandle(found, source.dtype.scalar)
+        data, places = _alike(source.data, indices.data)
+        return TensorHandle(np.take_along_axis(data, places, axis=axis + 1), source.dtype.scalar)
 
     show_one = builder.create_print
     builder.create_get_program_id = lambda self, axis: TensorHandle(_ids(self)[axis], tl.int32)
