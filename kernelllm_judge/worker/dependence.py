@@ -30,23 +30,26 @@ Patch = tuple[Any, str, Any]
 """An object, a name, and what the object has under it while values are followed."""
 
 _SHAPES: dict[str, Callable[..., Any]] = {
-    "expand_dims": np.expand_dims,
-    "broadcast": np.broadcast_to,
-    "reshape": lambda lanes, shape, *_: lanes.reshape(shape),
-    "trans": np.transpose,
+    "expand_dims": lambda lanes, axis: np.expand_dims(lanes, axis + 1),
+    "broadcast": lambda lanes, shape: np.broadcast_to(lanes, (len(lanes), *shape)),
+    "reshape": lambda lanes, shape, *_: lanes.reshape(len(lanes), *shape),
+    "trans": lambda lanes, order: np.transpose(lanes, (0, *(axis + 1 for axis in order))),
 }
 """How the elements that count are moved with the values."""
 
 
-def patches(note_of: Callable[[str], Note | None]) -> list[Patch]:
-    """Returns what to patch; ``note_of`` returns what is called after an operation of the interpreter's builder, or ``reduce``."""
+def patches(note_of: Callable[[str], Note | None], *, bounded: bool = True) -> list[Patch]:
+    """Returns what to patch; ``note_of`` returns what is called after an operation of the interpreter's builder, or ``reduce``.
+
+    ``bounded``: whether the bounds of values are followed as well, see ``spans``.
+    """
     TensorHandle.kinds, TensorHandle.lanes = 0, None
     TensorHandle.span, TensorHandle.makers = None, frozenset()
     builder, semantic = InterpreterBuilder, type(interpreter.interpreter_semantic)
     reductions = interpreter.ReduceScanOpInterface
     names = [name for name in dir(builder) if name.startswith("create_")]
     return [
-        *((builder, name, _operation(name[7:], getattr(builder, name), note_of)) for name in names),
+        *((builder, name, _operation(name[7:], getattr(builder, name), note_of, bounded)) for name in names),
         (semantic, "broadcast_impl_value", _broadcast(semantic.broadcast_impl_value)),
         (reductions, "apply", _reduced(reductions.apply, note_of("reduce"))),
         (reductions, "to_tensor", _inside(reductions.to_tensor)),
@@ -64,10 +67,10 @@ def both(a: Any, b: Any) -> Any:
     """Returns the elements that count in two operands; None: all do."""
     if a is b or b is None:
         return a
-    return b if a is None else (a & b if a.shape == b.shape else None)
+    return b if a is None else (a & b if a.shape[1:] == b.shape[1:] else None)
 
 
-def _operation(name: str, original: Any, note_of: Callable[[str], Note | None]) -> Any:
+def _operation(name: str, original: Any, note_of: Callable[[str], Note | None], bounded: bool) -> Any:
     if name in ("masked_load", "atomic_rmw", "atomic_cas"):
         return _loading(original, masked=name == "masked_load")
     if name in ("get_program_id", "make_range", "get_num_programs"):
@@ -84,7 +87,7 @@ def _operation(name: str, original: Any, note_of: Callable[[str], Note | None]) 
                     lanes = both(lanes, each.lanes)
         if not kinds:
             return result
-        for each in result if type(result) is tuple else (result,):
+        for each in (result if type(result) is tuple else (result,)) if bounded else ():
             if type(each) is TensorHandle:
                 each.span = spans.result(name, each, arguments, loaded=bool(kinds & LOADED))
         if note is not None:
@@ -101,7 +104,7 @@ def _mark(result: Any, kinds: int, lanes: Any) -> None:
     for handle in result if type(result) is tuple else (result,):
         if type(handle) is TensorHandle and kinds:
             handle.kinds |= kinds
-            if lanes is not None and handle.data.shape == lanes.shape:
+            if lanes is not None and handle.data.shape[1:] == lanes.shape[1:]:
                 handle.lanes = lanes
 
 
@@ -172,7 +175,7 @@ def _inside(original: Any) -> Any:
 def _transposed(original: Any) -> Any:
     def transpose(tensor: Any) -> Any:
         result, lanes = original(tensor), tensor.handle.lanes
-        _mark(result.handle, tensor.handle.kinds, None if lanes is None else lanes.T)
+        _mark(result.handle, tensor.handle.kinds, None if lanes is None else np.swapaxes(lanes, -1, -2))
         return result
 
     return transpose

@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import triton.language as tl
 from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter
 from triton.runtime.interpreter import TensorHandle, interpreter_builder, interpreter_semantic
+
+from kernelllm_judge.worker import batching
 
 INTEGERS = frozenset({*tl.dtype.SINT_TYPES, *tl.dtype.UINT_TYPES} - {"int1"})
 """Names of the integer types."""
@@ -26,15 +27,11 @@ _SHAPE, _OTHERS = "_kernelllm_shape", "_kernelllm_others"
 
 
 def speed_up_language() -> None:
-    """Patches this process's interpreter, before the other patches.
+    """Patches this process's interpreter, after ``batching`` and before the other patches.
 
-    Half of the time goes into overflow checks after every integer operation, and much of the rest into the types of values
-    and into copying arguments from and to a GPU.
+    Half of the time goes into overflow checks after every integer operation, and much of the rest into the types of values.
     """
     interpreter_builder.options = replace(interpreter_builder.options, sanitize_overflow=False)
-    executor = interpreter.GridExecutor
-    executor._init_args_hst = lambda self, args, kwargs: (list(args), dict(kwargs))
-    executor._restore_args_dev = lambda self, *args: None
     _make_handles_quickly()
     _share_block_types()
     _share_shapes()
@@ -202,8 +199,7 @@ def _skip_broadcasts() -> None:
 
     def splat(scalar: Any, like: Any) -> Any:
         block, handle = like.with_element_ty(scalar.dtype), scalar.handle
-        data = np.full(block.shape.values, handle.data, interpreter._get_np_dtype(handle.dtype))
-        return tensor(TensorHandle(data, handle.dtype.scalar), block)
+        return tensor(TensorHandle(batching.splat(handle, block.shape.values), handle.dtype.scalar), block)
 
     def stretch(value: Any, shape: list[int]) -> Any:
         if value.type.shape.values == shape:

@@ -3,13 +3,11 @@
 - bfloat16 is rounded to nearest even. Triton 3.7's interpreter stores it as raw bits, which it adds and multiplies as
   integers, truncates, and has no constants. The patch computes in float32 and rounds the result, as compiled code does.
 - ``tl.maximum``, ``tl.minimum`` and ``tl.clamp`` drop NaN unless the kernel asks to propagate it.
-- ``tl.max`` and ``tl.min`` with indices compare pairs of elements, so they may lose a NaN.
-- ``tl.reduce`` with a function of the kernel's own combines halves, and not one element after the other.
-- ``tl.sum`` of float16 and bfloat16 does so, too, and rounds each sum.
+- Reductions combine and round as there, see ``reductions``.
 - ``tl.dot`` of float32 rounds its operands to TF32 unless the kernel asks for another precision, and computes the products of
   their parts for ``tf32x3``, ``bf16x3`` and ``bf16x6``.
 - Floats and booleans among a kernel's arguments are tensors; floats are rounded to float32.
-- Integers wrap, in sums and as constants.
+- Integers wrap as constants.
 - Grids are bounded.
 """
 
@@ -24,7 +22,9 @@ import numpy as np
 import triton.language as tl
 from triton._C.libtriton import ir
 from triton.runtime import interpreter
-from triton.runtime.interpreter import InterpreterBuilder, ReduceOps, ReduceScanOpInterface, TensorHandle
+from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+from kernelllm_judge.worker.reductions import compute_reductions
 
 BITS = np.dtype(np.uint16)
 """In which the interpreter keeps bfloat16."""
@@ -82,11 +82,11 @@ def last_program_first() -> Iterator[None]:
     def backward(builder: Any, *index: int) -> None:
         forward(builder, *(size - 1 - i for size, i in zip(builder.grid_dim, index, strict=True)))
 
-    InterpreterBuilder.set_grid_idx = backward
+    InterpreterBuilder.set_grid_idx, InterpreterBuilder.may_batch = backward, False
     try:
         yield
     finally:
-        InterpreterBuilder.set_grid_idx = forward
+        InterpreterBuilder.set_grid_idx, InterpreterBuilder.may_batch = forward, True
 
 
 MOST_PROGRAMS = (2**31 - 1, 65535, 65535)
@@ -100,7 +100,7 @@ def compute_as_on_gpu() -> None:
     """Patches this process's interpreter. ``fix_bfloat16`` must have been called before."""
     _drop_nan()
     _fix_dot()
-    _fix_reductions()
+    compute_reductions()
     _convert_scalars()
     _wrap_integers()
     _bound_grids()
@@ -162,81 +162,19 @@ def _fix_dot() -> None:
     InterpreterBuilder.create_dot, InterpreterBuilder.create_fma = rounded_dot, rounded_fma
 
 
-def _fix_reductions() -> None:
-    total, extreme = ReduceOps.sum, ReduceOps.min_max
-
-    def rounded_total(reduction: Any, value: Any) -> Any:
-        if value.dtype.scalar in (tl.bfloat16, tl.float16):
-            return reduction.generic_reduce([value])[0]
-        return total(reduction, value)
-
-    def pairwise(reduction: Any, value: Any, val_reduce_op: Any, idx_reduce_op: Any = None) -> Any:
-        value = value[0] if isinstance(value, tuple) else value
-        data = value.handle.data
-        if idx_reduce_op is None or data.dtype.kind != "f" or not np.isnan(data).any():
-            return extreme(reduction, value, val_reduce_op, idx_reduce_op)
-        better = np.greater if idx_reduce_op is np.argmax else np.less
-        rows = np.moveaxis(data, reduction.axis, 0)
-        best, index = rows[0], np.zeros(rows[0].shape, np.int32)
-        for i in range(1, len(rows)):
-            keep = better(best, rows[i]) | (best == rows[i])
-            best, index = np.where(keep, best, rows[i]), np.where(keep, index, i)
-        if reduction.keep_dims:
-            best, index = (np.expand_dims(part, reduction.axis) for part in (best, index))
-        return reduction.to_tensor(best, value.dtype), reduction.to_tensor(index, tl.int32)
-
-    ReduceOps.sum, ReduceOps.min_max = rounded_total, pairwise
-    one_by_one = ReduceOps.generic_reduce
-
-    def in_halves(reduction: Any, inputs: Any) -> Any:
-        values, axis = reduction.unravel(inputs, reduction.axis)
-        rows = [np.moveaxis(value.handle.data, axis, 0) for value in values]
-        try:
-            while (half := len(rows[0]) // 2) > 0:
-                parts = [
-                    reduction.to_tensor(row[part], value.dtype)
-                    for part in (slice(half), slice(half, None))
-                    for row, value in zip(rows, values, strict=True)
-                ]
-                combined = reduction.combine_fn.fn(*parts)
-                combined = combined if isinstance(combined, tuple) else (combined,)
-                rows = [each.handle.data for each in combined]
-        except ValueError:  # it branches on an element
-            return one_by_one(reduction, inputs)
-        if not reduction.keep_dims:
-            kept = [row[0] for row in rows]
-        elif reduction.axis is None:
-            kept = [row.reshape([1] * inputs[0].handle.data.ndim) for row in rows]
-        else:
-            kept = [np.moveaxis(row, 0, axis) for row in rows]
-        return [reduction.to_tensor(row, value.dtype) for row, value in zip(kept, values, strict=True)]
-
-    ReduceOps.generic_reduce = in_halves
-
-
 def _wrap_integers() -> None:
-    convert = ReduceScanOpInterface.to_tensor
-
-    def wrapped(reduction: Any, result: Any, dtype: Any) -> Any:
-        kind = np.dtype(interpreter._get_np_dtype(dtype))
-        if isinstance(result, int | np.integer) and kind.kind in "iu":  # NumPy adds up in 64 bits
-            result = _wrapped(int(result), kind)
-        return convert(reduction, result, dtype)
-
     def constant(dtype: Any) -> Callable[[Any, Any], Any]:
         kind = np.dtype(interpreter._get_np_dtype(dtype))
-        return lambda builder, value: TensorHandle(np.array([_wrapped(int(value), kind)], kind), dtype)
+        low, size = int(np.iinfo(kind).min), 1 << np.iinfo(kind).bits
 
-    ReduceScanOpInterface.to_tensor = wrapped
+        def wrapped(builder: Any, value: Any) -> Any:
+            return TensorHandle(np.array([(int(value) - low) % size + low], kind), dtype)
+
+        return wrapped
+
     for name in (*tl.dtype.SINT_TYPES, *tl.dtype.UINT_TYPES):
         if name != "int1":
             setattr(InterpreterBuilder, f"get_{name}", constant(getattr(tl, name)))
-
-
-def _wrapped(value: int, kind: np.dtype[Any]) -> int:
-    """Returns the number whose last bits are those of a value."""
-    limits = np.iinfo(kind)
-    return (value - int(limits.min)) % (1 << limits.bits) + int(limits.min)
 
 
 def _convert_scalars() -> None:

@@ -81,7 +81,8 @@ def mutated(result: Any) -> np.ndarray:
     if not result.dtype.scalar.is_floating():
         return np.asarray(np.negative(result.data))
     values = float32(result).data
-    factors = np.resize(np.asarray(FACTORS, values.dtype), values.size).reshape(values.shape)
+    shape = values.shape[1:]  # of one program
+    factors = np.resize(np.asarray(FACTORS, values.dtype), math.prod(shape)).reshape(shape)
     with np.errstate(all="ignore"):
         found = values * factors
     return np.asarray(narrow(found) if result.dtype.scalar == tl.bfloat16 else found)

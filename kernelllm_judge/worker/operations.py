@@ -87,12 +87,12 @@ class Operations(Sites):
         if mutant:
             named = (each for each in self._operations.values() if each.named() == mutant["operation"])
             self._mutant, self._scaled = next(named, None), mutant["scaled"]
-        self._tracked = True
+        self._tracked, self._bounded = True, False
         try:
             with self.recording():
                 yield
         finally:
-            self._tracked = False
+            self._tracked, self._bounded = False, True
 
     def _note_of(self, name: str) -> Note | None:
         return self._operation(name) if self._tracked else super()._note_of(name)

@@ -11,6 +11,7 @@ import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from types import CodeType, FrameType
 from typing import Any
 
@@ -82,12 +83,14 @@ class Site:
         """Notes the nearest operands."""
         if self.looks >= LOOKS:
             return
-        self.looks += 1
-        x, y = np.broadcast_arrays(np.asarray(a, np.float64), b)
+        first = slice(LOOKS - self.looks)  # of the programs, as if one came after the other
+        self.looks += len(interpreter.interpreter_builder.programs)
+        counting = True if lanes is None else lanes
+        arrays = np.broadcast_arrays(np.asarray(a, np.float64), b, counting)
+        x, y, counting = (np.atleast_1d(each)[first] for each in arrays)
         with np.errstate(all="ignore"):
             distances = np.abs(x - y)
-        counting = np.isfinite(distances) if lanes is None else np.isfinite(distances) & lanes
-        distances = np.where(counting, distances, np.inf)
+        distances = np.where(np.isfinite(distances) & counting, distances, np.inf)
         place = int(distances.argmin())
         if distances.flat[place] < (math.inf if self.near is None else abs(self.near[0] - self.near[1])):
             self.near = float(x.flat[place]), float(y.flat[place])
@@ -122,6 +125,7 @@ class Sites:
         self._kernel = ""
         self._forced: Site | None = None
         self._outcome = False
+        self._bounded = True  # whether bounds of values are followed, which only decisions need
         self.times = 0
         """How often a decision was forced in the last call."""
 
@@ -145,7 +149,7 @@ class Sites:
         for site in () if forced else self._sites.values():
             site.near, site.looks, site.yes, site.no = None, 0, False, False
         patched = [
-            *patches(self._note_of),
+            *patches(self._note_of, bounded=self._bounded),
             (interpreter.GridExecutor, "__call__", self._launch(interpreter.GridExecutor.__call__)),
             (tl.tensor, "__bool__", self._condition(tl.tensor.__bool__)),
             (language, "note_numbers", self._numbers),
@@ -351,7 +355,12 @@ class Sites:
         return condition
 
 
+@cache
+def _positions(code: CodeType) -> list[tuple[int | None, ...]]:
+    return list(code.co_positions())
+
+
 def position(code: CodeType, at: int) -> list[int]:
     """Returns line, column and last column of an instruction; they count from where the function's source was taken out."""
-    line, last, column, end = list(code.co_positions())[at // 2]
+    line, last, column, end = _positions(code)[at // 2]
     return [line or 0, column or 0, (end or 0) if line == last else -1]

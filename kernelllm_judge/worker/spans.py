@@ -82,7 +82,8 @@ def reduced(reduction: Any, made: Any, value: Any, *, place: bool) -> Span | Non
     """Returns the bounds of what ``tl.reduce`` or a scan made of a value: its elements, their sum, or a place."""
     low, high = span(value)
     combine, standard = reduction.combine_fn, tl.standard
-    number = value.data.size if reduction.axis is None else value.data.shape[reduction.axis]
+    shape = value.data.shape[1:]
+    number = math.prod(shape) if reduction.axis is None else shape[reduction.axis]
     if place:
         return 0, number - 1
     if combine is standard._sum_combine:

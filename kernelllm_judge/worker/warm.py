@@ -43,11 +43,13 @@ def warm_up_interpreter() -> None:
 def prepare_interpreter() -> None:
     """Makes Triton's interpreter what candidates are judged in, before any kernel is imported. Not to be repeated."""
     from kernelllm_judge.worker.absent_gpu import answer_for_gpu, answer_warmup
+    from kernelllm_judge.worker.batching import patch_tensors, run_at_once
     from kernelllm_judge.worker.fast_language import speed_up_language
     from kernelllm_judge.worker.gpu_semantics import compute_as_on_gpu, fix_bfloat16
     from kernelllm_judge.worker.language import read_as_compiler
     from kernelllm_judge.worker.libdevice import compute_libdevice
 
+    run_at_once()
     speed_up_language()
     answer_for_gpu()
     answer_warmup()
@@ -55,10 +57,14 @@ def prepare_interpreter() -> None:
     compute_as_on_gpu()
     compute_libdevice()
     read_as_compiler()
+    patch_tensors()
 
 
 def _import_for_calls() -> None:
     importlib.import_module("torch.fx.experimental.symbolic_shapes")  # for a backward pass
+    importlib.import_module(
+        "torch._inductor.config"
+    )  # for deterministic algorithms, one of the states of a call
     with contextlib.suppress(ImportError):  # for a launch; not in every version of Triton
         importlib.import_module("triton.experimental.gluon.nvidia.hopper")
 

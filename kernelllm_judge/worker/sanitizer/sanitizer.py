@@ -16,6 +16,7 @@ from triton._C.libtriton import ir
 from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
+from kernelllm_judge.worker.batching import Apart
 from kernelllm_judge.worker.sanitizer.races import Access, Order, find_race, read_first
 from kernelllm_judge.worker.sanitizer.regions import Allocations, Region, Regions
 
@@ -84,7 +85,7 @@ class Sanitizer:
             ordering = {**_ordering(order, scope), "keeps": keeps}
             real, valid = self._check(pointers, mask, size, reads, True, ordering=ordering)
             result = before["create_atomic_rmw"](builder, kind, real, value, valid, order, scope)
-            return self._seen(result, number, np.asarray(valid.data, bool))
+            return result if builder.undo else self._seen(result, number, np.asarray(valid.data, bool))
 
         def swap(builder: Any, pointers: Any, expected: Any, value: Any, order: Any, scope: Any) -> Any:
             self._stop_waiting()
@@ -107,7 +108,8 @@ class Sanitizer:
             self._start(executor, args, kwargs)
             with self._allocations.paused():
                 result = launch(executor, *args, **kwargs)
-            self._find_race()
+            if not executor.at_once:  # programs that race do not run at once
+                self._find_race()
             return result
 
         for name, patch in zip(names, (load, store, update, swap, to_integer), strict=True):
@@ -161,13 +163,13 @@ class Sanitizer:
         """Checks one access. Returns real pointers, and a mask without the elements that are out of bounds."""
         # A mask may be an array, and its booleans may be stored as integers.
         requested = np.asarray(mask.data if isinstance(mask, TensorHandle) else mask, bool)
-        addresses = pointers.data
+        given = [pointers.data, requested] if values is None else [pointers.data, requested, values]
+        addresses, requested, *others = np.broadcast_arrays(*given)
         some = not requested.all()
         chosen = addresses[requested] if some else addresses.ravel()
         if not chosen.size:
             return pointers, TensorHandle(requested, tl.int1)
-        if values is not None:
-            values = values[requested] if some else values.ravel()
+        values = next((each[requested] if some else each.ravel() for each in others), None)
         lowest, highest = int(chosen.min()), int(chosen.max())
         access = {"size": size, "reads": reads, "writes": writes, **(ordering or {})}
         region = self._regions.only(lowest, highest)
@@ -214,13 +216,14 @@ class Sanitizer:
         size = access["size"]
         packed = bool((offsets[1:] - offsets[:-1] == size).all())
         builder = interpreter.interpreter_builder
-        (x, y, z), (_, ys, zs) = builder.grid_idx, builder.grid_dim
-        program, line = (x * ys + y) * zs + z, self._line()
+        undo, program, line = builder.undo, int(builder.programs[0]), self._line()
         entry = Access(region, offsets, program=program, line=line, values=values, packed=packed, **access)
-        self._early = self._value_before(entry) if entry.keeps and entry.acquires else None
+        self._early = self._value_before(entry) if entry.keeps and entry.acquires and not undo else None
         if self._early is not None:
             entry = replace(entry, early=True)
         self._log.append(entry)
+        if undo:
+            undo.callback(self._log.pop)
         if self._order is not None:
             self._order.add(entry)
         if values is not None and not packed:
@@ -235,6 +238,8 @@ class Sanitizer:
                 f"{self._name(region)}, which nothing has written, in {_program()}"
             )
         if entry.writes:
+            if undo:
+                undo.callback(region.written.__setitem__, places, region.written[places].copy())
             region.written[places] = True
 
     def _value_before(self, entry: Access) -> np.generic | None:
@@ -307,6 +312,8 @@ class Sanitizer:
         return 0
 
     def _report(self, fault: str) -> None:
+        if interpreter.interpreter_builder.undo:
+            raise Apart  # so that the program is named that comes first
         self.fault = self.fault or fault
 
 
@@ -337,8 +344,7 @@ def _itemsize(pointers: Any) -> int:
 
 def _program(number: int | None = None) -> str:
     builder = interpreter.interpreter_builder
-    if number is None:
-        return f"program {builder.grid_idx}"
+    number = int(builder.programs[0]) if number is None else number
     _, ys, zs = builder.grid_dim
     return f"program {(number // (ys * zs), number // zs % ys, number % zs)}"
 

@@ -9,10 +9,13 @@ import os
 os.environ["TRITON_INTERPRET"] = "1"
 import itertools, json, operator, sys
 import torch, triton, triton.language as tl
+from kernelllm_judge.worker.batching import run_at_once
 from kernelllm_judge.worker.fast_language import speed_up_language
 from kernelllm_judge.worker.language import read_as_compiler
 
-if sys.argv[1] == "fast":
+fast = sys.argv[1] == "fast"
+if fast:
+    run_at_once()
     speed_up_language()
 read_as_compiler()
 
@@ -42,7 +45,8 @@ def apply(x_ptr, y_ptr, op: tl.constexpr, kind: tl.constexpr, number: tl.constex
         z = op(x, number)
     else:
         z = op(number, x)
-    seen.append([str(z.type), str(z.shape), z.numel.value, z.handle.data.dtype.str, z.handle.data.tolist()])
+    [data] = z.handle.data if fast else [z.handle.data]  # of one program
+    seen.append([str(z.type), str(z.shape), z.numel.value, data.dtype.str, data.tolist()])
 
 
 def outcome(*arguments):
