@@ -141,7 +141,7 @@ def sanitize_all(
             for plan in plans:
                 for probe in plan.interpreted:
                     _sanitize(judging, plan, probe)
-            small = [_small(judging, plan) for plan in plans if plan.interpreted]
+            small = [_small(judging, plan) for plan in plans if plan.interpreted and _fits(judging, plan)]
             for plan in small if directing.RULE in findings.rules else ():
                 _decide(judging, plan)
             if mutants.RULE in findings.rules:
@@ -152,6 +152,11 @@ def sanitize_all(
         _record_unchecked(findings, decision.reason)
     except OriginalError as error:
         _record_unchecked(findings, f"{error}")
+
+
+def _fits(judging: Judging, plan: Plan) -> bool:
+    """Whether the smallest sizes that a plan has for the interpreter are small enough for many calls."""
+    return elements(plan.case.domain, dict(plan.interpreted[0].sizes)) <= judging.policy.cpu_elements
 
 
 def _sanitize(judging: Judging, plan: Plan, probe: Probe) -> None:

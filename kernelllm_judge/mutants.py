@@ -217,7 +217,8 @@ def find(judging: Judging, plans: Iterable[Plan]) -> None:
     asked = {probe: plan.case.domain.grad for plan in plans for probe in probes(plan)}
     with judging.findings.durations.part("mutants"):
         try:
-            found.examine(asked)
+            if asked:
+                found.examine(asked)
         except OutOfTime:
             lacking = len(found.known) - len(found.told) - len(found.survived)
             detail = f"there was no time to examine {lacking} of {len(found.known)} operations"

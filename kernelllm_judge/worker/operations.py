@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from triton.runtime.interpreter import TensorHandle
 
-from kernelllm_judge.worker.dependence import Note, relevant
+from kernelllm_judge.worker.dependence import LOADED, Note, relevant
 from kernelllm_judge.worker.operands import flattened, has_mutants, mutated, varying
 from kernelllm_judge.worker.sites import Sites, position
 
@@ -58,6 +58,16 @@ COMPARED = Operation("", (), "comparison")
 """Stands for all comparisons."""
 
 
+_WRAPS = Operation("", (), "an index below 0")
+"""Makes the condition under which an index counts from the end, where none does: an original that accepts no such index is not
+asked for it, and one that does is."""
+
+
+def _is_place(index: Any, end: Any) -> bool:
+    """Whether a comparison asks if what is loaded is below 0."""
+    return bool(index.kinds & LOADED) and index.dtype.scalar.is_int() and not np.any(end.data)
+
+
 class Operations(Sites):
     """The sites and the operations of one candidate."""
 
@@ -72,8 +82,8 @@ class Operations(Sites):
         """Whether the mutant ran in the last call."""
 
     def found(self) -> list[dict[str, Any]]:
-        """Returns the operations as JSON."""
-        found = set(self._operations.values())
+        """Returns the operations as JSON, but for those whose results nothing uses, or comparisons only."""
+        found = {each for each in self._operations.values() if each.uses}
         deciding, before = found, -1
         while len(deciding) != before:
             before = len(deciding)
@@ -100,6 +110,8 @@ class Operations(Sites):
     def _operation(self, name: str) -> Note:
         def note(result: Any, kinds: int, lanes: Any, *operands: Any) -> tuple[int, Any]:
             handles = [each for each in flattened(operands) if type(each) is TensorHandle]
+            if name == "select" and _WRAPS in operands[0].makers:
+                handles = handles[2:]
             makers = frozenset().union(*(each.makers for each in handles))
             if name in UNCHANGED:
                 for each in flattened((result,)):
@@ -113,6 +125,8 @@ class Operations(Sites):
                 made.added = made.added or rest is not None
                 if made is self._mutant:
                     self._mutate(result, rest)
+            if name == "icmpSLT" and _is_place(*operands) and not result.data.any():
+                result.makers = frozenset({_WRAPS})
             for maker in makers if self._mutant is None else ():
                 maker.uses.add(COMPARED if name[:4] in ("icmp", "fcmp") else made)
             return kinds, lanes

@@ -20,6 +20,7 @@ NOTES = (
     "depthwise convolutions as kernels",
     "float32 products on tensor cores",
     "float32 products on tensor cores, in smaller blocks",
+    "float32 convolutions on tensor cores",
 )
 
 

@@ -66,3 +66,39 @@ def test_a_term_that_no_probe_shows_is_undecided_and_named(edit, named):
 def test_what_matters_or_only_decides_is_accepted(edit):
     verdict = judged(edit)
     assert verdict.accepted, verdict.reason
+
+
+ROWS = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def rows_kernel(x_ptr, w_ptr, out_ptr, count, D: tl.constexpr):
+    row, c = tl.program_id(0), tl.arange(0, D)
+    i = tl.load(x_ptr + row)
+    end = i + count
+    i = tl.where(i < 0, end, i)
+    tl.store(out_ptr + row * D + c, tl.load(w_ptr + i * D + c))
+
+
+def forward(self, x):
+    out = torch.empty((x.shape[0], 16), dtype=self.weight.dtype, device=x.device)
+    rows_kernel[(x.shape[0],)](x, self.weight, out, 40, D=16)
+    return out
+"""
+
+
+class Rows(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(40, 16))
+
+    def forward(self, x):
+        return nn.functional.embedding(x, self.weight)
+
+
+def test_an_index_may_count_from_the_end_where_the_original_accepts_none_below_0():
+    verdict = judge(Rows, ROWS, cases=lambda n=9: torch.randint(40, (n,)), dims={"n": (1, 99)}).verdict
+    assert verdict.accepted, verdict.reason
