@@ -9,6 +9,7 @@
 - Floats and booleans among a kernel's arguments are tensors; floats are rounded to float32.
 - Integers wrap as constants.
 - Grids are bounded.
+- What ``tl.multiple_of`` states is so: a compiler relies on it, and the interpreter does not.
 """
 
 from __future__ import annotations
@@ -104,6 +105,7 @@ def compute_as_on_gpu() -> None:
     _convert_scalars()
     _wrap_integers()
     _bound_grids()
+    _require_multiples()
     # The interpreter knows fewer precisions than GPUs have.
     options = interpreter.interpreter_builder.options
     precisions = tuple(dict.fromkeys((*options.allowed_dot_input_precisions, "bf16x3", "bf16x6")))
@@ -199,6 +201,19 @@ def _bound_grids() -> None:
         accept(builder, *sizes)
 
     InterpreterBuilder.set_grid_dim = bounded
+
+
+def _require_multiples() -> None:
+    def stated(handle: Any, key: str, values: Any) -> None:
+        first = handle.data.reshape(len(handle.data), -1)[
+            :, 0
+        ]  # of each program; others follow from contiguity
+        if key == "tt.divisibility" and len(values) == 1 and np.any(first % values[0]):
+            raise AssertionError(f"tl.multiple_of states that {first.max()} is a multiple of {values[0]}")
+        state(handle, key, values)
+
+    state = TensorHandle.set_attr
+    TensorHandle.set_attr = stated
 
 
 def tf32(handle: Any) -> Any:

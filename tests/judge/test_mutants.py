@@ -68,6 +68,12 @@ def test_what_matters_or_only_decides_is_accepted(edit):
     assert verdict.accepted, verdict.reason
 
 
+def test_what_a_kernel_states_of_its_numbers_is_so():
+    verdict = judged("n = tl.multiple_of(n, 16)")
+    assert verdict.verdict == "inconclusive"
+    assert "tl.multiple_of states that" in verdict.reason
+
+
 ROWS = """
 import torch
 import triton
