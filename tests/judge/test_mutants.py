@@ -69,7 +69,7 @@ def test_what_matters_or_only_decides_is_accepted(edit):
 
 
 def test_what_a_kernel_states_of_its_numbers_is_so():
-    verdict = judged("n = tl.multiple_of(n, 16)")
+    verdict = judged("i = tl.multiple_of(i, 512)")
     assert verdict.verdict == "inconclusive"
     assert "tl.multiple_of states that" in verdict.reason
 
