@@ -26,6 +26,10 @@ from kernelllm_judge.worker.touched import Touched
 MOST = 1 << 16
 """Elements of a value of all programs that run at once; larger arrays leave the processor's caches."""
 
+OWN = 1 << 12
+"""Elements of a value of one program from which on its time goes into these, as in tiles of products, so that more at once do not
+pay."""
+
 
 class Apart(BaseException):
     """Programs cannot run at once. No ``Exception``, as Triton replaces those that pass through a kernel's functions."""
@@ -148,9 +152,11 @@ def _same(tensor: Any) -> Any:
 
 
 def _bounded(programs: int, shape: Sequence[int]) -> tuple[int, ...]:
-    size = programs * math.prod(shape)
-    if size > MOST and programs > 1:
-        raise Apart(parts=-(-size // MOST))
+    own = math.prod(shape)
+    if own > OWN and programs > 1:
+        raise Apart
+    if programs * own > MOST and programs > 1:
+        raise Apart(parts=-(-programs * own // MOST))
     return programs, *shape
 
 
