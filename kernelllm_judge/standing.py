@@ -97,7 +97,7 @@ CHANGES: tuple[Change, ...] = (
     Change("operations", 1, "stricter", "what has no part in any output at any probe does not ship"),
     Change("weights", 2, "stricter", "weights are small and large as well"),
     Change("decisions", 3, "stricter", "how many programs a launch has is followed along sizes"),
-    Change("addresses", 2, "stricter", "launches are followed at a thousand sizes along a domain's edges"),
+    Change("addresses", 2, "stricter", "launches are followed at the first sizes along a domain's edges"),
     Change("stress", 5, "looser", "rows are masked where the original computes no infinities of them"),
     Change("operations", 2, "looser", "an index may count from the end where none is below 0"),
 )

@@ -38,7 +38,7 @@ POINTS = 6
 LOOKING = 2.0
 """Seconds in which smaller sizes are sought at which something is wrong; half of it is for each size that is looked at."""
 
-EDGES = 1024
+EDGES = 512
 """Sizes along the edges of a domain's parts at which launches are compared with formulas, at most."""
 
 DOMAIN: Reach = "proven for the domain"

@@ -31,17 +31,25 @@ def lay_out_three(path):
     (path / "test_own.py").write_text(OWN)
 
 
+@pytest.fixture(autouse=True)
+def alone(monkeypatch):
+    """What is run here is no worker of the xdist that may run these tests."""
+    for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
+        monkeypatch.delenv(name)
+
+
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory):
     """One run on a terminal, with a report; returns its folder and what the terminal showed, by lines."""
     path = tmp_path_factory.mktemp("watched")
+    alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
     lay_out_three(path)
     ours, theirs = pty.openpty()
     more = ("--kernelllm-workers=2", "--kernelllm-set=deadline=8", "--kernelllm-report=report.json")
     program = subprocess.Popen(
         [sys.executable, "-m", "pytest", *FILES, *more],
         cwd=path,
-        env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1"},
+        env={**alone, "COLUMNS": "200", "NO_COLOR": "1"},
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
