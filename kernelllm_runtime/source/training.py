@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 
@@ -24,7 +25,12 @@ def why_trained(module: Module, mark: Mark) -> str:
         return "it is a loss"
     if mark.node is not None and _returns_one_number(mark.node):
         return "it returns one number, as a loss does"
-    return "its file trains" if any(map(_trains, ast.walk(module.tree))) else ""
+    return "its file trains" if _file_trains(module.tree) else ""
+
+
+@functools.lru_cache(maxsize=1)  # for all the classes of one file
+def _file_trains(tree: ast.Module) -> bool:
+    return any(map(_trains, ast.walk(tree)))
 
 
 def _returns_one_number(node: ast.ClassDef) -> bool:
