@@ -102,11 +102,13 @@ class Mutants:
         Raises:
             OutOfTime: no more time is left.
         """
-        sizes = {(probe.case, probe.sizes): probe for probe in reversed(list(probes))}
-        for probe in reversed(sizes.values()):  # operations that only some sizes reach are found there
+        places: dict[tuple[str, Any], Probe] = {}
+        for probe in probes:
+            places.setdefault((probe.case, probe.sizes), probe)
+        for probe in places.values():  # operations that only some sizes reach are found there
             self._open(probe, probes[probe])
         first, examined = next(iter(probes)), 0
-        for mutant in self.known:
+        for mutant in list(self.known):
             self._examine(mutant, {first: probes[first]})
         while left := [each for each in list(self.known)[examined:] if each not in self.told]:
             examined = len(self.known)  # other probes may reach more of them

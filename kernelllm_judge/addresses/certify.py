@@ -17,7 +17,7 @@ from kernelllm_judge.addresses.expressions import Expressions, Node
 from kernelllm_judge.addresses.formulas import Formulas
 from kernelllm_judge.addresses.launches import Form, Run
 from kernelllm_judge.addresses.prove import prove
-from kernelllm_judge.addresses.survey import Part, Sizes, Survey, along, around_blocks, tree_of, tried
+from kernelllm_judge.addresses.survey import LATE, Part, Sizes, Survey, along, around_blocks, tree_of, tried
 from kernelllm_judge.core.records import REACHES, Certificate, Reach
 from kernelllm_judge.findings import Findings, OutOfTime
 from kernelllm_judge.handle import WorkerDied, WorkerHandle
@@ -216,6 +216,8 @@ class Certifier:
         others = []
         for sizes in edges:
             named, run = survey.named(sizes), survey.runs[sizes]
+            if run == LATE:  # then there is none for a proof either
+                break
             by = {leaf: self.make.constant(named[name]) for name, leaf in leaves.items()}
             values = {node: self.make.replace(node, by).value for node in set(numbers)}
             if not isinstance(run, Run) or (run.form, run.numbers) != (form, tuple(map(values.get, numbers))):

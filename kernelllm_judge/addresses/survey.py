@@ -26,6 +26,8 @@ ONCE = 2.0
 INSIDE = 6
 """Sizes inside a part that are tried besides its corners."""
 
+LATE = "there was no time to run it at more sizes"
+
 BLOCK = 1024
 """Which a kernel's blocks divide, mostly."""
 
@@ -82,7 +84,7 @@ class Survey:
             # Host code may take long, at large sizes above all.
             start, count = time.monotonic(), max(1, min(CALLS, int(ONCE / self.slowest)))
             if start > self.deadline:
-                self.runs |= dict.fromkeys(new, "there was no time to run it at more sizes")
+                self.runs |= dict.fromkeys(new, LATE)
                 return
             some, new = new[:count], new[count:]
             calls = [{"inputs": self._inputs(self.named(sizes)), "variant": self.variant} for sizes in some]

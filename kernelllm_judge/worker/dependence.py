@@ -13,7 +13,7 @@ import triton.language as tl
 from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
-from kernelllm_judge.worker import spans
+from kernelllm_judge.worker import intervals
 
 NUMBERS, WHOLE, TRUTHS = 1, 2, 4
 """What a value depends on: loaded floats, loaded integers, loaded booleans…"""
@@ -41,10 +41,10 @@ _SHAPES: dict[str, Callable[..., Any]] = {
 def patches(note_of: Callable[[str], Note | None], *, bounded: bool = True) -> list[Patch]:
     """Returns what to patch; ``note_of`` returns what is called after an operation of the interpreter's builder, or ``reduce``.
 
-    ``bounded``: whether the bounds of values are followed as well, see ``spans``.
+    ``bounded``: whether the bounds of values are followed as well, see ``intervals``.
     """
     TensorHandle.kinds, TensorHandle.lanes = 0, None
-    TensorHandle.span, TensorHandle.makers = None, frozenset()
+    TensorHandle.interval, TensorHandle.makers = None, frozenset()
     builder, semantic = InterpreterBuilder, type(interpreter.interpreter_semantic)
     reductions = interpreter.ReduceScanOpInterface
     names = [name for name in dir(builder) if name.startswith("create_")]
@@ -89,7 +89,7 @@ def _operation(name: str, original: Any, note_of: Callable[[str], Note | None], 
             return result
         for each in (result if type(result) is tuple else (result,)) if bounded else ():
             if type(each) is TensorHandle:
-                each.span = spans.result(name, each, arguments, loaded=bool(kinds & LOADED))
+                each.interval = intervals.result(name, each, arguments, loaded=bool(kinds & LOADED))
         if note is not None:
             kinds, lanes = note(result, kinds, lanes, *arguments)
         if shape is not None and lanes is not None:
@@ -154,7 +154,9 @@ def _reduced(original: Any, note: Note | None) -> Any:
         for number, result in enumerate(results):
             if reduction.kinds:
                 value = given[0].handle
-                result.handle.span = spans.reduced(reduction, result.handle, value, place=bool(number))
+                result.handle.interval = intervals.reduced(
+                    reduction, result.handle, value, place=bool(number)
+                )
                 _mark(result.handle, reduction.kinds, value.lanes)
                 if note is not None:
                     note(result.handle, reduction.kinds, value.lanes, *(each.handle for each in given))
@@ -187,7 +189,7 @@ def _argument(original: Any) -> Any:
         if isinstance(argument, int | float):
             converted.handle.kinds = GIVEN
             if type(argument) is int and argument >= 1:  # no size is 0
-                converted.handle.span = 1, 2 ** (converted.handle.data.itemsize * 8 - 1) - 1
+                converted.handle.interval = 1, 2 ** (converted.handle.data.itemsize * 8 - 1) - 1
         return converted
 
     return convert

@@ -12,7 +12,7 @@ from triton.runtime.interpreter import TensorHandle
 
 from kernelllm_judge.worker.dependence import LOADED
 from kernelllm_judge.worker.gpu_semantics import float32, narrow
-from kernelllm_judge.worker.spans import span
+from kernelllm_judge.worker.intervals import interval
 
 
 def ordinary(values: np.ndarray, handle: Any) -> Any:
@@ -44,7 +44,7 @@ def is_end(handle: Any) -> bool:
 
 def may_lose(value: Any, target: Any) -> bool:
     """Whether a cast may lose something, by the types and by the bounds of the value."""
-    source, (low, high) = value.dtype.scalar, span(value)
+    source, (low, high) = value.dtype.scalar, interval(value)
     if value.data.dtype.kind == "b":
         return False
     if not target.is_floating():

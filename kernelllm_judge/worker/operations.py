@@ -63,9 +63,10 @@ _WRAPS = Operation("", (), "an index below 0")
 asked for it, and one that does is."""
 
 
-def _is_place(index: Any, end: Any) -> bool:
-    """Whether a comparison asks if what is loaded is below 0."""
-    return bool(index.kinds & LOADED) and index.dtype.scalar.is_int() and not np.any(end.data)
+def _asks_below_zero(index: Any, end: Any) -> bool:
+    """Whether a comparison asks if an integer is below 0 that was loaded, and not computed from others."""
+    loaded = index.kinds & LOADED and not index.makers
+    return bool(loaded) and index.dtype.scalar.is_int() and not np.any(end.data)
 
 
 class Operations(Sites):
@@ -125,7 +126,7 @@ class Operations(Sites):
                 made.added = made.added or rest is not None
                 if made is self._mutant:
                     self._mutate(result, rest)
-            if name == "icmpSLT" and _is_place(*operands) and not result.data.any():
+            if name == "icmpSLT" and _asks_below_zero(*operands) and not result.data.any():
                 result.makers = frozenset({_WRAPS})
             for maker in makers if self._mutant is None else ():
                 maker.uses.add(COMPARED if name[:4] in ("icmp", "fcmp") else made)

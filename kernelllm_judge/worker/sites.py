@@ -33,8 +33,8 @@ from kernelllm_judge.worker.dependence import (
     relevant,
 )
 from kernelllm_judge.worker.gpu_semantics import float32
+from kernelllm_judge.worker.intervals import interval, settled
 from kernelllm_judge.worker.operands import finite, is_end, lost, may_lose, ordinary
-from kernelllm_judge.worker.spans import settled, span
 
 MOST_THRESHOLDS = 8
 """Constants that one place compares with, and that are told apart; a loop may have many."""
@@ -327,7 +327,7 @@ class Sites:
 
     def _unary(self, kind: str) -> Note:
         def note(result: Any, kinds: int, lanes: Any, value: Any, *_: Any) -> tuple[int, Any]:
-            settled_sign = kind == "sign" and span(value)[0] >= 0
+            settled_sign = kind == "sign" and interval(value)[0] >= 0
             if kinds & LOADED and not settled_sign and (site := self._site(kind, kinds)) is not None:
                 x = float32(value).data
                 site.look(x, np.float64(0), lanes)

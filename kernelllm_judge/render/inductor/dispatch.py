@@ -100,7 +100,7 @@ def _by_size(regions: Sequence[tuple[int, Region]]) -> Iterator[tuple[int, str]]
 
 def _test(domain: Specs, names: Sequence[str], everything: Sequence[Specs]) -> str:
     """Returns a condition that holds for a domain and none of the others; each part of it tells one that no part before did."""
-    parts, left = [], [other for other in everything if other != domain]
+    parts, left = [], [other for other in everything if repr(other) != repr(domain)]
     for name in names:
         for text, holds in _tests(name, domain.get(name), [other.get(name) for other in everything]):
             fitting = [other for other in left if holds(other.get(name))]
@@ -116,7 +116,7 @@ def _tests(name: str, value: Any, others: Sequence[Any]) -> Iterator[tuple[str, 
         constant = value is None or isinstance(value, bool)
         yield (
             f"{name} {'is' if constant else '=='} {ast.unparse(literal(value))}",
-            lambda other: other == value,
+            lambda other: other is value if constant else other == value,
         )
         return
     if not all(isinstance(other, TensorSpec) for other in others):

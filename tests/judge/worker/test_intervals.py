@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from triton.runtime.interpreter import TensorHandle
 
-from kernelllm_judge.worker import spans
+from kernelllm_judge.worker import intervals
 from kernelllm_judge.worker.dependence import NUMBERS
 
 FLOATS = {
@@ -31,9 +31,14 @@ INTEGERS = {
 }
 
 
-def handle(values, span=None, dtype=tl.float32):
+def handle(values, interval=None, dtype=tl.float32):
     made = TensorHandle(np.asarray(values), dtype)
-    made.kinds, made.span, made.makers, made.lanes = (NUMBERS if span else 0), span, frozenset(), None
+    made.kinds, made.interval, made.makers, made.lanes = (
+        (NUMBERS if interval else 0),
+        interval,
+        frozenset(),
+        None,
+    )
     return made
 
 
@@ -51,7 +56,7 @@ def test_results_of_floats_lie_within_their_bounds(data, name):
         operands.append(handle(values, (float(values.min()), float(values.max()))))
     with np.errstate(all="ignore"):
         result = handle(FLOATS[name](operands[0].data, operands[1].data))
-    found = spans.result(name, result, operands)
+    found = intervals.result(name, result, operands)
     assert found is None or inside(result.data, found)
 
 
@@ -62,27 +67,27 @@ def test_results_of_integers_lie_within_their_bounds(data, name):
     second = np.int64(data.draw(st.lists(st.integers(1, 30), min_size=4, max_size=4)))
     operands = [handle(v, (int(v.min()), int(v.max())), tl.int64) for v in (first, second)]
     result = handle(INTEGERS[name](first, second), dtype=tl.int64)
-    found = spans.result(name, result, operands)
+    found = intervals.result(name, result, operands)
     assert found is None or inside(result.data, found)
 
 
 def test_what_wraps_is_bounded_by_its_type_alone():
     big = handle(np.int32([2**31 - 1]), (0, 2**31 - 1), tl.int32)
-    assert spans.result("add", big, (big, big)) is None
+    assert intervals.result("add", big, (big, big)) is None
 
 
 def test_no_product_of_sizes_is_0():
     size = handle(np.int32([5]), (1, 2**31 - 1), tl.int32)
     pair = size, handle(np.int32([7]), (1, 9), tl.int32)
-    assert spans.result("mul", size, pair, loaded=False) == (1, 2**31 - 1)
-    assert spans.result("mul", size, pair) is None  # loaded numbers wrap
+    assert intervals.result("mul", size, pair, loaded=False) == (1, 2**31 - 1)
+    assert intervals.result("mul", size, pair) is None  # loaded numbers wrap
 
 
 def test_a_cast_drops_fractions_and_what_is_too_small_may_be_0():
     x = handle(np.float32([0.5]), (0.5, 3.7))
-    assert spans.result("fp_to_si", handle(np.int32([0]), dtype=tl.int32), (x,)) == (0, 4)
+    assert intervals.result("fp_to_si", handle(np.int32([0]), dtype=tl.int32), (x,)) == (0, 4)
     small = handle(np.float32([1e-30]), (1e-30, 1e30))
-    assert spans.result("fmul", small, (small, small)) == (0.0, math.inf)
+    assert intervals.result("fmul", small, (small, small)) == (0.0, math.inf)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +96,7 @@ def test_a_cast_drops_fractions_and_what_is_too_small_may_be_0():
 )
 def test_functions_are_bounded(name, bounds):
     x = handle(np.float32([1.0]), (-2.0, 3.0))
-    assert spans.result(name, x, (x,)) == pytest.approx(bounds)
+    assert intervals.result(name, x, (x,)) == pytest.approx(bounds)
 
 
 @pytest.mark.parametrize(
@@ -107,9 +112,9 @@ def test_functions_are_bounded(name, bounds):
     ],
 )
 def test_a_comparison_is_settled_where_bounds_leave_one_outcome(sign, a, b, settled):
-    assert spans.settled(sign, handle(np.float32([0]), a), handle(np.float32([0]), b)) == settled
+    assert intervals.settled(sign, handle(np.float32([0]), a), handle(np.float32([0]), b)) == settled
 
 
 def test_an_address_has_no_bounds():
     pointer = handle(np.uint64([64]), (-math.inf, math.inf), tl.pointer_type(tl.float32))
-    assert spans.result("splat", pointer, (pointer,)) is None
+    assert intervals.result("splat", pointer, (pointer,)) is None

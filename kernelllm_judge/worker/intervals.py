@@ -12,7 +12,7 @@ from typing import Any
 import triton.language as tl
 from triton.runtime.interpreter import TensorHandle
 
-Span = tuple[float, float]
+Interval = tuple[float, float]
 
 _ROUNDING = 0.01
 """How far, as a share of it, an end may lie off by rounding."""
@@ -25,24 +25,24 @@ _POSITIVE = frozenset({"exp", "exp2", "exp10", "sqrt", "precise_sqrt", "rsqrt", 
 _WITHIN_ONE = frozenset({"sin", "cos", "tanh", "erf"})
 
 
-def span(value: Any) -> Span:
+def interval(value: Any) -> Interval:
     """Returns the bounds of an operand: of a constant its own, otherwise those of its operation or dtype."""
     if type(value) is not TensorHandle:
         return (value, value) if type(value) in (bool, int, float) else (-math.inf, math.inf)
-    if value.span is not None:
-        return value.span  # type: ignore[no-any-return]
-    value.span = _of_dtype(value)
+    if value.interval is not None:
+        return value.interval  # type: ignore[no-any-return]
+    value.interval = _of_dtype(value)
     data = value.data
     if not value.kinds and data.size and data.dtype.kind in "biuf" and value.dtype.scalar is not tl.bfloat16:
         low, high = data.min().item(), data.max().item()
         if low <= high:
-            value.span = low, high
-    return value.span  # type: ignore[no-any-return]
+            value.interval = low, high
+    return value.interval  # type: ignore[no-any-return]
 
 
 def settled(sign: str, a: Any, b: Any) -> bool:
     """Whether a comparison can fall one way only."""
-    (low, high), (least, most) = span(a), span(b)
+    (low, high), (least, most) = interval(a), interval(b)
     if sign in ("==", "!="):
         return high < least or low > most or low == high == least == most
     if sign in ("<", ">="):
@@ -50,7 +50,7 @@ def settled(sign: str, a: Any, b: Any) -> bool:
     return high <= least or low > most
 
 
-def result(name: str, made: Any, operands: Sequence[Any], *, loaded: bool = True) -> Span | None:
+def result(name: str, made: Any, operands: Sequence[Any], *, loaded: bool = True) -> Interval | None:
     """Returns the bounds of what an operation of the interpreter's builder made; None where only its dtype bounds it.
 
     ``loaded``: whether it depends on loaded values; products of others are of sizes, and judged as far as they do not wrap.
@@ -68,19 +68,19 @@ def result(name: str, made: Any, operands: Sequence[Any], *, loaded: bool = True
     return found if name in _MOVED else _rounded(found, made)
 
 
-def _rounded(span: Span, made: Any) -> Span:
+def _rounded(interval: Interval, made: Any) -> Interval:
     """Returns bounds that hold after rounding: what is too small for the dtype may be 0, what is too large infinite."""
     half = made.dtype.scalar is tl.float16
     tiny, largest = (2.0**-14, 65504.0) if half else (2.0**-126, 2.0**127)
-    low, high = (end + sign * abs(end) * _ROUNDING for end, sign in zip(span, (-1, 1), strict=True))
+    low, high = (end + sign * abs(end) * _ROUNDING for end, sign in zip(interval, (-1, 1), strict=True))
     low = -math.inf if low < -largest else 0.0 if 0 < low < tiny else min(low, largest)
     high = math.inf if high > largest else 0.0 if -tiny < high < 0 else max(high, -largest)
     return low, high
 
 
-def reduced(reduction: Any, made: Any, value: Any, *, place: bool) -> Span | None:
+def reduced(reduction: Any, made: Any, value: Any, *, place: bool) -> Interval | None:
     """Returns the bounds of what ``tl.reduce`` or a scan made of a value: its elements, their sum, or a place."""
-    low, high = span(value)
+    low, high = interval(value)
     combine, standard = reduction.combine_fn, tl.standard
     shape = value.data.shape[1:]
     number = math.prod(shape) if reduction.axis is None else shape[reduction.axis]
@@ -97,32 +97,32 @@ def reduced(reduction: Any, made: Any, value: Any, *, place: bool) -> Span | Non
     return (low, high) if combine in same else None
 
 
-def _result(name: str, operands: Sequence[Any]) -> Span | None:
+def _result(name: str, operands: Sequence[Any]) -> Interval | None:
     if name == "sum":
         return operands[0]  # type: ignore[no-any-return]
     if name == "extern_elementwise":
         name, operands = operands[2].removeprefix("__nv_").removesuffix("f"), operands[3]
     if name in _MOVED or name in _CAST:
-        return span(operands[0])
+        return interval(operands[0])
     if name in _POSITIVE:
         return 0.0, math.inf
     if name in _WITHIN_ONE:
         return -1.0, 1.0
     if name in ("fabs", "iabs"):
-        low, high = span(operands[0])
+        low, high = interval(operands[0])
         return max(low, -high, 0), max(-low, high)
     if name in ("select", "clampf"):
-        (low, high), (least, most) = span(operands[1]), span(operands[2])
+        (low, high), (least, most) = interval(operands[1]), interval(operands[2])
         return (min(low, least), max(high, most)) if name == "select" else (low, most)
     if name == "fma":
-        return _sum(_product(*operands[:2]), span(operands[2]))
+        return _sum(_product(*operands[:2]), interval(operands[2]))
     if len(operands) == 2 or name[:3] in ("max", "min"):
         return _of_two(name, *operands[:2])
     return None
 
 
-def _of_two(name: str, a: Any, b: Any) -> Span | None:
-    (low, high), (least, most) = span(a), span(b)
+def _of_two(name: str, a: Any, b: Any) -> Interval | None:
+    (low, high), (least, most) = interval(a), interval(b)
     match name:
         case "add" | "fadd":
             return _sum((low, high), (least, most))
@@ -149,19 +149,19 @@ def _of_two(name: str, a: Any, b: Any) -> Span | None:
     return None
 
 
-def _sum(a: Span, b: Span) -> Span:
+def _sum(a: Interval, b: Interval) -> Interval:
     return a[0] + b[0], a[1] + b[1]
 
 
-def _product(a: Any, b: Any) -> Span:
+def _product(a: Any, b: Any) -> Interval:
     if a is b:
-        low, high = span(a)
+        low, high = interval(a)
         least = max(low, -high, 0)
         return least * least, max(low * low, high * high)
-    return _times(span(a), span(b))
+    return _times(interval(a), interval(b))
 
 
-def _times(a: Span, b: Span) -> Span:
+def _times(a: Interval, b: Interval) -> Interval:
     products = [x * y if x and y else 0 for x in a for y in b]
     return min(products), max(products)
 
@@ -170,7 +170,7 @@ def _floating(handle: Any) -> bool:
     return bool(handle.dtype.scalar.is_floating()) and handle.data.dtype.kind != "b"
 
 
-def _of_dtype(handle: Any) -> Span:
+def _of_dtype(handle: Any) -> Interval:
     dtype = handle.dtype.scalar
     if handle.data.dtype.kind == "b":
         return 0, 1
