@@ -19,11 +19,12 @@ import torch
 from benchmarks.rows import Row
 from kernelllm_judge.addresses.calls import ASPECTS
 from kernelllm_judge.addresses.certify import Certifier
-from kernelllm_judge.core.records import REACHES, Candidate, Certificate
+from kernelllm_judge.core.records import REACHES, Certificate
 from kernelllm_judge.findings import Decision, Findings
 from kernelllm_judge.isolation.isolation import probe_isolation
 from kernelllm_judge.pair_files import find_reference
 from kernelllm_judge.plans import Plan
+from kernelllm_judge.render.errors import RenderError
 from kernelllm_judge.render.render import render
 from kernelllm_judge.supervisor import ForkServer
 from kernelllm_judge.target.live import load_target
@@ -72,9 +73,10 @@ def _certified(file: Path, workers: Workers) -> Certificate | str:
     """Returns the certificate of the first kernel that is written for a problem; a text says why there is none."""
     live = load_target(file.parent, find_reference(str(file), file.parent))
     ((_, completion),) = InductorGenerator(ARCH).generate([Request(live.target, (0,), lambda: live)])
-    candidate = render(completion, live, on_gpu=True)
-    if not isinstance(candidate, Candidate):
-        return completion.note or str(candidate)
+    try:
+        candidate = render(completion, live, on_gpu=True)
+    except RenderError as none:
+        return f"{none}"
     [case, *_] = live.cases
     findings = Findings({"addresses": "correctness"})
     with workers.loaded(candidate.source, None, findings) as judging:  # type: ignore[arg-type]  # it asks for no outputs
