@@ -1,6 +1,7 @@
 """Memory is checked in Triton's interpreter where candidates run on a GPU. Needs none itself."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 import torch
@@ -35,8 +36,41 @@ class Large(Scale):
 @triton_candidate(inputs=rows, init=(64,), dims={"n": (1, 64)}, backward=True)
 class Trained(Scale):
     """Gradients, too."""
+
+
+@triton_candidate(inputs=lambda n=2: torch.randn(n, 16, 16), dims={"n": (1, 4)})
+class Convolution(nn.Module):
+    """What a GPU may compute in TF32."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv1d(16, 16, 1)
+
+    def forward(self, x):
+        return self.layer(x)
 '''
 )
+
+CONVOLUTION = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def convolution_kernel(x_ptr, weight_ptr, bias_ptr, out_ptr):
+    index = tl.arange(0, 16)
+    here = index[:, None] * 16 + index[None, :]
+    weight, x = tl.load(weight_ptr + here), tl.load(x_ptr + tl.program_id(0) * 256 + here)
+    out = tl.dot(weight, x, input_precision="tf32") + tl.load(bias_ptr + index)[:, None]
+    tl.store(out_ptr + tl.program_id(0) * 256 + here, out)
+
+
+def forward(self, x):
+    out = torch.empty_like(x)
+    convolution_kernel[(x.shape[0],)](x, self.layer.weight, self.layer.bias, out)
+    return out
+"""
 
 TRAINED = """
 import torch
@@ -91,13 +125,16 @@ def sanitize(tmp_path_factory):
     server = ForkServer("interpret", probe_isolation("cpu"))
     policy = Policy()
 
-    def run(name, text):
+    def run(name, text, only_main=False):
         live = lives[name]
         source = render(Completion("files", 0, text, "kernel_module"), live).source
         plans = make_plans(source, live.cases, RULES, policy, on_gpu=True, seed=5, nonfinite=True)
+        if only_main:
+            plans = [replace(plan, further=(), substitutes=(), probes=plan.main) for plan in plans]
         references = ReferenceOutputs(live, "cpu", policy, None, threading.Lock())
         findings = Findings({rule.name: rule.stage for rule in RULES})
         sanitize_all(Workers(server, torch.device("cpu"), 20.0), source, plans, references, findings)
+        assert not findings.mutants, [mutant.describe(source) for mutant in findings.mutants]
         return findings.checks
 
     yield run
@@ -134,6 +171,10 @@ def test_backward_passes_are_checked(sanitize, add, fault):
     else:
         with pytest.raises(Decision, match=fault):
             sanitize("Trained", text)
+
+
+def test_a_product_in_tf32_makes_a_difference_where_the_original_may_use_it(sanitize):
+    assert all(check.passed for check in sanitize("Convolution", CONVOLUTION, only_main=True))
 
 
 def test_what_the_interpreter_cannot_run_is_recorded(sanitize):
