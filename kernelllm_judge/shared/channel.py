@@ -6,6 +6,7 @@ Standard library only. Nothing that arrives is ever unpickled or evaluated.
 from __future__ import annotations
 
 import json
+import select
 import socket
 import struct
 import time
@@ -74,6 +75,10 @@ class Channel:
         if not isinstance(message, dict):
             raise ChannelError(f"{NO_MESSAGE}: it is not a JSON object")
         return message
+
+    def waits(self) -> bool:
+        """Whether something has arrived, or the other end is closed."""
+        return bool(select.select([self.sock], [], [], 0)[0])
 
     def _exactly(self, count: int, deadline: float | None) -> bytes:
         parts = bytearray()

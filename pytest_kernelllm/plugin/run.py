@@ -111,6 +111,8 @@ class Run:
         """Without paths on the command line, looks for targets in ``kernelllm_paths``, or in the whole project."""
         if session.config.args_source is not pytest.Config.ArgsSource.ARGS:
             self._look_everywhere(session.config)
+        if not session.config.option.collectonly and not session.config.pluginmanager.hasplugin("dsession"):
+            self.session.warm()
         with self.recorder.span("collecting"):
             return (yield)
 

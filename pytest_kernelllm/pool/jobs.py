@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, as_completed
 from dataclasses import dataclass, field, replace
+from queue import SimpleQueue
 from typing import Any, Protocol, Self
 
 from pytest_kernelllm.pool.job_queue import JobQueue
@@ -16,6 +17,10 @@ from pytest_kernelllm.pool.pool_process import HURRY, Reply, StageOverdue
 
 KEPT_GROUPS = 3
 """Number of groups that a process keeps prepared: those of its last jobs."""
+
+
+Parts = SimpleQueue[Reply | None]
+"""Parts of a reply, and None behind the last one."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,8 @@ class PoolJob:
     """Jobs of one group go to a process that keeps it, while another process has something else to do."""
     request: dict[str, Any]
     """The message to the process."""
+    parts: Parts | None = field(default=None, compare=False)
+    """Gets parts of the reply before it comes; all are in the reply again."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +145,12 @@ class Engine:
         self._stop(lambda: ProcessLost("the pool is closed"))
         for slot in self._slots:
             slot.close(seconds)
+
+    def warm(self, count: int) -> None:
+        """Starts so many slots before there is something to do, as far as there are so many."""
+        with self._lock:
+            for _ in range(count if self._over is None else 0):
+                self._use_another()
 
     def submit(self, job: PoolJob) -> Future[Reply]:
         """Does a job as soon as a slot is free; starts another slot where there is enough to do.

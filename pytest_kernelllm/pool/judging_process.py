@@ -13,8 +13,9 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -56,9 +57,15 @@ class TargetJudge(TargetLoader):
     Keeps the last targets, so that their reference outputs are computed once.
     """
 
-    def __init__(self, judge: Judge, in_stage: InStage = unwatched, recorder: Recorder | None = None) -> None:
+    def __init__(
+        self,
+        judge: Judge,
+        in_stage: InStage = unwatched,
+        recorder: Recorder | None = None,
+        send: Callable[[dict[str, Any]], None] = lambda part: None,
+    ) -> None:
         """``judge`` is started and ended by the caller; ``in_stage`` and ``recorder`` are its own."""
-        super().__init__(judge.environment, judge.constructors, in_stage, recorder)
+        super().__init__(judge.environment, judge.constructors, in_stage, recorder, send)
         self._judge = judge
 
     def fit_for(self, request: Request) -> bool:
@@ -78,7 +85,7 @@ class TargetJudge(TargetLoader):
     def judged(self, request: JudgeRequest) -> Verdict | ErrorReply:
         """Judges one candidate. Where the reference or the judge itself fails, the verdict is inconclusive."""
         try:
-            self._start_cuda()
+            self.start_cuda()
             live = self.live(request)
             if isinstance(live, str):
                 return ErrorReply(live) if request.in_project else self._unjudged(live)
@@ -95,7 +102,7 @@ class TargetJudge(TargetLoader):
     def measured(self, request: MeasureRequest) -> Measured | ErrorReply:
         """Renders and times one completion."""
         try:
-            self._start_cuda()
+            self.start_cuda()
             live = self.live(request)
             if isinstance(live, str):
                 return ErrorReply(live)
@@ -107,7 +114,7 @@ class TargetJudge(TargetLoader):
     def _unjudged(self, reason: str) -> Verdict:
         return Verdict("inconclusive", "render", reason, "", self._judge.environment)
 
-    def _start_cuda(self) -> None:
+    def start_cuda(self) -> None:
         """Creates the CUDA context, which takes seconds, before anything else would."""
         if self._judge.device.type == "cuda" and not torch.cuda.is_initialized():
             with self._recorder.span("CUDA context"):
@@ -162,7 +169,7 @@ def _opened(start: Handshake, reports: StageReports, recorder: Recorder) -> Iter
     isolation = probe_isolation(start.environment.device if start.judges else "cpu", start.isolation)
     if not start.judges:  # what crashes in a compiler ends this process, and no judge
         with Constructors(isolation) as constructors:
-            yield TargetLoader(start.environment, constructors, reports.in_stage, recorder)
+            yield TargetLoader(start.environment, constructors, reports.in_stage, recorder, reports.send)
         return
     with Judge(
         start.environment,
@@ -173,7 +180,27 @@ def _opened(start: Handshake, reports: StageReports, recorder: Recorder) -> Iter
         in_stage=reports.in_stage,
         recorder=recorder,
     ) as judge:
-        yield TargetJudge(judge, reports.in_stage, recorder)
+        yield TargetJudge(judge, reports.in_stage, recorder, reports.send)
+
+
+PREPARED = (
+    "sympy",
+    "torch._dynamo",
+    "torch._inductor.compile_fx",
+    "pytest_kernelllm.generate.inductor.cases",
+)
+"""What judging and writing import on a GPU sooner or later, which takes as long as several verdicts."""
+
+
+def _prepare(loader: TargetLoader, channel: Channel, recorder: Recorder) -> None:
+    """Does what takes long the first time, as long as nothing is asked for."""
+    for name in PREPARED:
+        if channel.waits():
+            return
+        with recorder.span(f"importing {name}"):
+            import_module(name)
+    if isinstance(loader, TargetJudge) and not channel.waits():
+        loader.start_cuda()
 
 
 def _judge_source(judge: Judge, live: LiveTarget, request: JudgeRequest, speed: Speed) -> Verdict:
@@ -202,6 +229,8 @@ def main() -> None:
         with _opened(start, reports, recorder) as loader:
             recorder.add("starting the judge", "", imported, time.time())
             reports.send({"ready": True})
+            if start.judges and start.environment.device == "cuda":
+                _prepare(loader, channel, recorder)
             try:
                 reply: dict[str, Any] = {}
                 while UNFIT not in reply:

@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import Any, Self
 
 from kernelllm_judge.core.shorten import whole
@@ -30,6 +31,9 @@ STAGE = "stage"
 """Key of the messages by which a process reports, before its reply, which stage of a job it enters: one that has a deadline.
 
 The empty name leaves it. ``thread`` numbers the thread that reports, which is in one stage at a time."""
+
+PART = "part"
+"""Key of the messages by which a process sends a part of a reply before the reply, which has it again."""
 
 UNFIT = "unfit"
 """Key of the reply by which a process asks to be replaced before it does this job."""
@@ -86,8 +90,13 @@ class PoolProcess:
         )
         theirs.close()
 
-    def ask(self, request: dict[str, Any], stage_seconds: float = math.inf) -> Reply:
-        """Sends a message and waits for the reply."""
+    def ask(
+        self,
+        request: dict[str, Any],
+        stage_seconds: float = math.inf,
+        parts: SimpleQueue[Reply | None] | None = None,
+    ) -> Reply:
+        """Sends a message and waits for the reply; ``parts`` gets what comes of it before."""
         self.channel.send(request)
         stages: dict[int, tuple[str, float]] = {}
         """The stage that each thread is in, with the time at which its deadline ends."""
@@ -98,6 +107,10 @@ class PoolProcess:
                 message = self.channel.receive(wait)
             except ChannelTimeout:
                 raise StageOverdue(f"{stage} took more than {stage_seconds:g} s") from None
+            if PART in message:
+                if parts is not None:
+                    parts.put(message[PART])
+                continue
             if STAGE not in message:
                 return message
             stages.pop(message["thread"], None)

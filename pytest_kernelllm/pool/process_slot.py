@@ -80,7 +80,7 @@ class ProcessSlot:
         self.start()
         assert self._process is not None
         try:
-            return self._process.ask(job.request, self._stage_seconds)
+            return self._process.ask(job.request, self._stage_seconds, job.parts)
         except (ChannelClosed, ChannelError):
             raise ProcessLost(self._ended(by_itself=True)) from None
         except StageOverdue:

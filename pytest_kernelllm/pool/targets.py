@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from pytest_kernelllm.pool.messages import (
     request_of,
     unpacked,
 )
-from pytest_kernelllm.pool.pool_process import UNFIT
+from pytest_kernelllm.pool.pool_process import PART, UNFIT
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,17 @@ class TargetLoader:
         constructors: Constructors,
         in_stage: InStage = unwatched,
         recorder: Recorder | None = None,
+        send: Callable[[dict[str, Any]], None] = lambda part: None,
     ) -> None:
-        """Makes a loader; a target is loaded by the first request for it. Replies have the recorder's spans."""
+        """Makes a loader; a target is loaded by the first request for it.
+
+        Replies have the recorder's spans; ``send`` gets what is written before the others are.
+        """
         self._environment = environment
         self._constructors = constructors
         self._in_stage = in_stage
         self._recorder = recorder or Recorder()
+        self._send = send
         self._loaded: OrderedDict[str, _Loaded] = OrderedDict()
         self._last = self._root = ""
         """The last target that was loaded, and its root."""
@@ -89,14 +94,13 @@ class TargetLoader:
             live = self.live(request)
             if isinstance(live, str):
                 return ErrorReply(live)
-            arch, on_gpu = self._environment.arch, self._environment.device == "cuda"
-            every = [*request.completions]
-            if request.indices:
-                with self._recorder.span("writing", request.target.id):
-                    every[:0] = self._written(live, arch, request.indices)
-            with self._recorder.span("rendering", request.target.id):
-                renderings = tuple(_rendering(each, live, self._constructors, on_gpu) for each in every)
-            return PrepareReply(renderings, live.notes)
+            on_gpu = self._environment.device == "cuda"
+            renderings: list[Rendering] = []
+            for completion in self._completions(live, request):
+                with self._recorder.span("rendering", request.target.id):
+                    renderings.append(_rendering(completion, live, self._constructors, on_gpu))
+                self._send({PART: renderings[-1].to_json()})
+            return PrepareReply(tuple(renderings), live.notes)
         except ServerFailed as error:
             return ErrorReply(str(error))
         except (Exception, SystemExit) as error:
@@ -119,13 +123,22 @@ class TargetLoader:
         sys.path[:] = loaded.path
         return loaded.live
 
-    def _written(self, live: LiveTarget, arch: str, indices: Sequence[int]) -> Iterable[Completion]:
-        # Inductor takes longer to import than everything else here, and most processes write nothing.
-        with self._recorder.span("importing Inductor"):
-            from pytest_kernelllm.generate.inductor.cases import completions
-            from pytest_kernelllm.generate.inductor.device import gpu_for
-            from pytest_kernelllm.generate.inductor.variants import VARIANTS
-        return completions(live, gpu_for(arch), VARIANTS, indices)
+    def _completions(self, live: LiveTarget, request: PrepareRequest) -> Iterator[Completion]:
+        """Yields what Inductor writes, each when it is written, and what is to be rendered only."""
+        if request.indices:
+            # Inductor takes longer to import than everything else here, and most processes write nothing.
+            with self._recorder.span("importing Inductor"):
+                from pytest_kernelllm.generate.inductor.cases import completions
+                from pytest_kernelllm.generate.inductor.device import gpu_for
+                from pytest_kernelllm.generate.inductor.variants import VARIANTS
+            written = completions(live, gpu_for(self._environment.arch), VARIANTS, request.indices)
+            while (completion := self._next(written, request)) is not None:
+                yield completion
+        yield from request.completions
+
+    def _next(self, written: Iterator[Completion], request: PrepareRequest) -> Completion | None:
+        with self._recorder.span("writing", request.target.id):
+            return next(written, None)
 
     def _load(self, request: Request) -> LiveTarget | str:
         try:

@@ -37,12 +37,12 @@ class Batch:
         self._thread = threading.Thread(target=self._run, name=f"kernelllm-{generator.name}", daemon=True)
         self._thread.start()
 
-    def wait_for(self, target: Target, indices: Sequence[int]) -> None:
-        """Returns once these completions of a target are there, or no more will come."""
-        awaited = {(target.id, index) for index in indices}
+    def wait_for(self, target: Target, index: int) -> None:
+        """Returns once this completion of a target is there, or no more will come."""
+        awaited = target.id, index
         with self._changed:
-            self._changed.wait_for(lambda: awaited <= self._written or self._ended)
-        if self.error is not None and not awaited <= self._written:
+            self._changed.wait_for(lambda: awaited in self._written or self._ended)
+        if self.error is not None and awaited not in self._written:
             raise self.error
 
     def join(self, seconds: float | None = None) -> None:

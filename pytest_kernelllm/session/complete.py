@@ -55,24 +55,16 @@ class CompleteStage:
         """Announces that this target's completions will be asked for: a batch over targets takes it along."""
         self._announced[target.id] = target
 
-    def completions(self, generator: Generator, target: Target, count: int) -> dict[int, Completion]:
-        """Returns the first ``count`` completions by index, fewer if there are no more; waits until they are written."""
+    def completions(self, generator: Generator, target: Target, count: int) -> Iterator[Completion]:
+        """Yields the first ``count`` completions, fewer if there are no more, each as soon as it is written."""
         identity = generator.identity()
+        left = [self._key(identity, target, index) for index in range(count)]
         if missing := self._missing(identity, target, count):
+            yield from self._taken(left)
             self._targets.load(target)
-            if generator.batched:
-                with self._lock:
-                    batch = self._batch(generator, target)
-                batch.wait_for(target, missing)
-            else:
-                with contextlib.nullcontext() if generator.concurrent else self._alone[generator.name]:
-                    for _ in self._write(generator, [target]):
-                        pass
-        found = {
-            index: self._context.known.completions.known(self._key(identity, target, index))
-            for index in range(count)
-        }
-        return {index: completion for index, completion in found.items() if completion is not None}
+            for _ in self._each_written(generator, target, missing):
+                yield from self._taken(left)
+        yield from self._taken(left)
 
     def leave_gpus(self) -> None:
         """Waits until nothing is written on this machine's GPUs any more, and takes their memory back."""
@@ -91,6 +83,25 @@ class CompleteStage:
             batch.join(max(0.0, end - time.monotonic()))
 
     # ------------------------------------------------------------------ writing
+
+    def _taken(self, left: list[CompletionKey]) -> Iterator[Completion]:
+        """Yields what is known by now, and takes it out of what is left."""
+        for key in list(left):
+            if (completion := self._context.known.completions.known(key)) is not None:
+                left.remove(key)
+                yield completion
+
+    def _each_written(self, generator: Generator, target: Target, missing: Sequence[int]) -> Iterator[object]:
+        """Has what is missing written; yields whenever something was."""
+        if generator.batched:
+            with self._lock:
+                batch = self._batch(generator, target)
+            for index in missing:
+                batch.wait_for(target, index)
+                yield index
+        else:
+            with contextlib.nullcontext() if generator.concurrent else self._alone[generator.name]:
+                yield from self._write(generator, [target])
 
     def _batch(self, generator: Generator, target: Target) -> Batch:
         """The running batch that writes for a target; a new one where there is none."""

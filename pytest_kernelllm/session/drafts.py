@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kernelllm_judge.core.errors import SessionError
@@ -37,22 +37,27 @@ class Drafts:
     completing: CompleteStage
     processes: TargetProcesses
 
-    def every(self, target: Target, generator: Generator) -> list[Draft]:
-        """Returns the candidates that a generator has, at most as many as it is asked for."""
-        written = self._completions(target, generator, self.context.settings.samples)
-        return [
-            (self.of_completion(target, CandidateId(generator.name, index), one), one)
-            for index, one in written.items()
-        ]
+    def every(self, target: Target, generator: Generator) -> Iterator[Draft]:
+        """Yields the candidates that a generator has, at most as many as it is asked for."""
+        for one in self._completions(target, generator, self.context.settings.samples):
+            yield self.of_completion(target, CandidateId(generator.name, one.index), one), one
 
-    def of(self, target: Target, generator: Generator, ids: Sequence[CandidateId]) -> list[Draft]:
-        """Returns candidates of one generator; one that it does not have is a draft that says why."""
-        written = self._completions(target, generator, ids[-1].sample + 1)
-        unanswered = [one.note for one in written.values() if one.failed and one.model]
+    def of(self, target: Target, generator: Generator, ids: Sequence[CandidateId]) -> Iterator[Draft]:
+        """Yields candidates of one generator, each when it is written; one that it does not have is a draft that says why."""
+        asked = {each.sample: each for each in ids}
+        written, unanswered = [], []
+        for one in self._completions(target, generator, max(asked) + 1):
+            written.append(one)
+            if one.failed and one.model:
+                unanswered.append(one)
+            elif one.index in asked:
+                yield self.of_completion(target, asked.pop(one.index), one), one
         if unanswered and len(unanswered) == len(written):
-            raise SessionError(unanswered[0])
-        found = [written.get(each.sample) or self._absent(each, written) for each in ids]
-        return [(self.of_completion(target, each, one), one) for each, one in zip(ids, found, strict=True)]
+            raise SessionError(unanswered[0].note)
+        answers = {one.index: one for one in unanswered}
+        for sample, each in asked.items():
+            one = answers.get(sample) or self._absent(each, written)
+            yield self.of_completion(target, each, one), one
 
     def adopted(self, target: Target) -> Draft:
         """Returns the kernel that the source names, as it stands in its file."""
@@ -96,16 +101,16 @@ class Drafts:
         except PreparingLost as error:
             return str(error)
 
-    def _completions(self, target: Target, generator: Generator, count: int) -> dict[int, Completion]:
+    def _completions(self, target: Target, generator: Generator, count: int) -> Iterator[Completion]:
         try:
             with self.context.recorder.span(WRITTEN, target.id):
-                return self.completing.completions(generator, target, count)
+                yield from self.completing.completions(generator, target, count)
         except GenerateError as error:
             raise SessionError(str(error)) from None
 
-    def _absent(self, candidate: CandidateId, written: dict[int, Completion]) -> Completion:
+    def _absent(self, candidate: CandidateId, written: Sequence[Completion]) -> Completion:
         """An empty completion that says why there is none."""
-        notes = [completion.note for completion in written.values() if not completion.text]
+        notes = [completion.note for completion in written if not completion.text]
         count = counted(len(written), "distinct candidate")
         fewer = f"{candidate.generator} wrote {count}, not {self.context.settings.samples}"
         return Completion(

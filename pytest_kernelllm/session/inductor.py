@@ -32,21 +32,30 @@ class PooledInductor(InductorGenerator):
         return f"{super().identity()} search={self._searched_for}" if self._search else super().identity()
 
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Completion]]:
-        """Yields the requested completions, as far as there are so many distinct ones.
+        """Yields the requested completions, as far as there are so many distinct ones, each when it is written.
 
-        With a search, the first one is the fastest program found, and the others are those that it started from.
+        With a search, the first one is the fastest program found, which comes last, and the others are those that it started from.
         """
         for request in requests:
             for completion in self._completions(request.target, request.indices):
                 yield request, completion
 
-    def _completions(self, target: Target, indices: Sequence[int]) -> list[Completion]:
+    def _completions(self, target: Target, indices: Sequence[int]) -> Iterator[Completion]:
         if self._search is None:
-            return self._processes.write(target, indices)
-        written = self._processes.write(target, range(len(VARIANTS)))
-        texts = [each for each in written if each.text]
-        if not texts:
-            return [replace(each, index=indices[0]) for each in written[:1]]
-        best = self._search.fastest(target, texts)
-        ordered = [best, *(each for each in texts if each.text != best.text)]
-        return [replace(each, index=n) for n, each in enumerate(ordered) if n in indices]
+            yield from self._processes.write(target, indices)
+            return
+        texts: list[Completion] = []
+        for completion in self._processes.write(target, range(len(VARIANTS))):
+            if not completion.text:
+                yield replace(completion, index=indices[0])
+                return
+            texts.append(completion)
+            if len(texts) in indices:  # judged while the search goes on
+                yield replace(completion, index=len(texts))
+        if 0 in indices and texts:
+            given = {each.text for each in texts[: max(indices)]}
+            best = self._search.fastest(target, texts)
+            for completion in (best, *texts[len(given) :]):
+                if completion.text not in given:
+                    yield replace(completion, index=0)
+                    return

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from kernelllm_judge.core.records import Candidate, CandidateId, KernelRecord, Target, Terms, Verdict
 from kernelllm_judge.core.spans import JUDGED
 from kernelllm_judge.standing import standing
 from pytest_kernelllm.core.outcome import Outcome
-from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.session.context import Context
 from pytest_kernelllm.session.drafts import for_target
 from pytest_kernelllm.session.processes import TargetProcesses
@@ -34,17 +31,13 @@ class JudgeStage:
         verdict = self._known(target, draft.candidate)
         return None if verdict is None else self._settle(replace(draft, verdict=verdict, cached=True))
 
-    def judged(self, target: Target, drafts: Sequence[Outcome]) -> Iterator[Outcome]:
-        """Yields what became of drafts that nothing is known of, in order; several are judged side by side."""
-        if not drafts:
-            return
-        with ThreadPoolExecutor(min(len(drafts), 2 * self.processes.slots), target.id) as threads:
-            outcomes = threads.map(lambda draft: self._outcome(target, draft), drafts)
-            for number, outcome in enumerate(outcomes, 1):
-                self.context.progress(
-                    f"{target.name}: judged {number} of {counted(len(drafts), 'candidate')}"
-                )
-                yield outcome
+    def judged(self, target: Target, draft: Outcome) -> Outcome:
+        """Returns what became of a draft that nothing is known of."""
+        assert draft.candidate is not None
+        with self.context.recorder.span(JUDGED, target.id):
+            verdict = self._record(target, draft.candidate).verdict
+        self.context.progress(f"{target.name}: judged {draft.id}")
+        return self._settle(replace(draft, verdict=verdict))
 
     # ------------------------------------------------------------------ one candidate
 
@@ -55,11 +48,6 @@ class JudgeStage:
             now = for_target(record.candidate, target)
             record = verdicts.keep(key, replace(record, target=target.id, candidate=now))
         return record.verdict if record else None
-
-    def _outcome(self, target: Target, draft: Outcome) -> Outcome:
-        assert draft.candidate is not None
-        with self.context.recorder.span(JUDGED, target.id):
-            return self._settle(replace(draft, verdict=self._record(target, draft.candidate).verdict))
 
     def _settle(self, outcome: Outcome) -> Outcome:
         self.settled[outcome.target.id, outcome.id] = outcome

@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.util
+import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.core.measured import Measured
 from kernelllm_judge.core.records import ADOPTED, Candidate, Completion, Target, Verdict
 from pytest_kernelllm.pool.engine import open_engine, open_writers
-from pytest_kernelllm.pool.jobs import Engine, PoolFailed, PoolJob, ProcessLost
+from pytest_kernelllm.pool.jobs import Engine, Parts, PoolFailed, PoolJob, ProcessLost
 from pytest_kernelllm.pool.messages import (
     CannotPack,
     ErrorReply,
@@ -24,6 +27,7 @@ from pytest_kernelllm.pool.messages import (
     PoolReply,
     PrepareReply,
     PrepareRequest,
+    Rendering,
     Request,
     VerdictReply,
     message,
@@ -100,6 +104,13 @@ class TargetProcesses:
         # A single process does one target after the other, so that none waits for what another one's original does.
         return 2 * judging.slots + writers if judging.slots + writers > 1 else 1
 
+    def warm(self) -> None:
+        """Starts the processes that will judge, on half of the cores, in the background."""
+        with contextlib.suppress(SessionError):  # whoever has work for them is told
+            self._check_installed()
+            engine = self._open()
+            engine.warm(min(engine.slots, len(os.sched_getaffinity(0)) // 2))
+
     def load(self, target: Target) -> None:
         """Checks that a target can be loaded, once, by doing so in a judging process."""
         self._raise_if_known(target)
@@ -127,19 +138,37 @@ class TargetProcesses:
             self.load(target)
         return self._loaded.get(target.id)
 
-    def write(self, target: Target, indices: Sequence[int]) -> list[Completion]:
-        """Returns completions of the ``inductor`` generator, and renders them.
+    def write(self, target: Target, indices: Sequence[int]) -> Iterator[Completion]:
+        """Yields completions of the ``inductor`` generator, each when it is written and rendered.
 
-        Where a compiler ends the process, there is one completion that failed and says so.
+        Where a compiler ends the process, the last one failed and says so.
         """
         self._context.progress(f"{target.name}: inductor is writing candidates")
+        parts: Parts = SimpleQueue()
+        request = replace(self._prepare_request(target), indices=tuple(indices))
+        left = dict.fromkeys(indices)
+        with ThreadPoolExecutor(1, target.id) as thread:
+            reply = thread.submit(self._prepare, request, parts)
+            reply.add_done_callback(lambda _: parts.put(None))
+            while (part := parts.get()) is not None:
+                rendering = Rendering.from_json(part)
+                # A process that took the place of one that was lost begins anew.
+                if rendering.completion.index in left:
+                    del left[rendering.completion.index]
+                    yield self._noted(target, rendering)
         try:
-            reply = self._prepare(replace(self._prepare_request(target), indices=tuple(indices)))
+            renderings = reply.result().renderings
         except PreparingLost as error:
-            return [Completion("inductor", indices[0], "", "inductor", note=str(error), failed=True)]
-        for each in reply.renderings:
-            self._rendered[target.id, each.completion] = each.candidate or each.refusal
-        return [each.completion for each in reply.renderings]
+            if left:
+                yield Completion("inductor", min(left), "", "inductor", note=str(error), failed=True)
+            return
+        for rendering in renderings:
+            if rendering.completion.index in left:
+                yield self._noted(target, rendering)
+
+    def _noted(self, target: Target, rendering: Rendering) -> Completion:
+        self._rendered[target.id, rendering.completion] = rendering.candidate or rendering.refusal
+        return rendering.completion
 
     def render(self, target: Target, completion: Completion) -> Rendered:
         """Returns the candidate, or why there is none."""
@@ -220,9 +249,9 @@ class TargetProcesses:
         if error := self._loaded.get(target.id):
             raise SessionError(str(error))
 
-    def _prepare(self, request: PrepareRequest) -> PrepareReply:
+    def _prepare(self, request: PrepareRequest, parts: Parts | None = None) -> PrepareReply:
         try:
-            reply = self._reply(request)
+            reply = self._reply(request, parts)
         except _NoReply as error:
             sentence = f"its process was lost: {error}" if error.lost else str(error)
             if request.completions or request.indices:
@@ -239,16 +268,12 @@ class TargetProcesses:
         self._loaded[target.id] = error = SessionError(sentence)
         return error
 
-    def _reply(self, request: Request) -> PoolReply:
+    def _reply(self, request: Request, parts: Parts | None = None) -> PoolReply:
         """Has a request answered; raises ``_NoReply`` where no process lived to do so, or the target took too long."""
-        for name in ("torch", "triton"):
-            if importlib.util.find_spec(name) is None:
-                raise SessionError(
-                    f"{name} is not installed, so nothing can be judged; run `pip install 'pytest-kernelllm[torch]'`."
-                )
+        self._check_installed()
         # Grouped by source: equal ones wait for each other's locks in the store.
         target, prepares = request.target, isinstance(request, PrepareRequest)
-        job = PoolJob(target.id, target.source_hash, message(request))
+        job = PoolJob(target.id, target.source_hash, message(request), parts)
         try:
             reply = reply_of((self._open_writers() if prepares else self._open()).submit(job).result())
         except ProcessLost as error:
@@ -261,6 +286,13 @@ class TargetProcesses:
             raise SessionError(str(error)) from None
         self._context.recorder.extend(reply.spans)
         return reply
+
+    def _check_installed(self) -> None:
+        for name in ("torch", "triton"):
+            if importlib.util.find_spec(name) is None:
+                raise SessionError(
+                    f"{name} is not installed, so nothing can be judged; run `pip install 'pytest-kernelllm[torch]'`."
+                )
 
     def _reference(self, target: Target) -> tuple[str, str]:
         """The target's group, and what a conftest gives for its inputs, packed."""

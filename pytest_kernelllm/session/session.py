@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +20,7 @@ from typing import Any
 
 from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.core.narrowing import following
-from kernelllm_judge.core.records import ADOPTED, CandidateId, Target
+from kernelllm_judge.core.records import ADOPTED, CandidateId, Completion, Target
 from kernelllm_judge.core.spans import JUDGING, Recorder, Span
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.outcome import Outcome
@@ -37,6 +39,9 @@ from pytest_kernelllm.session.processes import TargetProcesses
 from pytest_kernelllm.session.repair import RepairStage, may_improve, outcome_of
 from pytest_kernelllm.session.search import SearchStage
 from pytest_kernelllm.session.turns import Turns
+
+SIDE_BY_SIDE = 32
+"""Candidates of a target that are judged, or wait to be, at once."""
 
 
 class Session:
@@ -95,11 +100,10 @@ class Session:
             yield self._with_history(outcome)
             return
         generator = next(each for each in self.generators if each.name == ids[0].generator)
-        drafts = self._drafting.of(target, generator, ids)
-        outcomes = self.judged(target, [draft for draft, _ in drafts])
+        written: dict[CandidateId, Completion] = {}
+        outcomes = self.judged(target, _each(self._drafting.of(target, generator, ids), written))
         yield from outcomes  # where repairing fails, these are known all the same
-        answers = [completion for _, completion in drafts]
-        yield from self.repaired(target, list(zip(outcomes, answers, strict=True)))
+        yield from self.repaired(target, [(outcome, written[outcome.id]) for outcome in outcomes])
 
     def drafts(self, target: Target) -> Iterator[Draft]:
         """Yields all candidates of a target as they were written and rendered, without judging them.
@@ -110,8 +114,8 @@ class Session:
         for generator in self.generators:
             yield from self._drafting.every(target, generator)
 
-    def judged(self, target: Target, drafts: Sequence[Outcome]) -> list[Outcome]:
-        """Returns what became of drafts, in their order; judges what is not yet known.
+    def judged(self, target: Target, drafts: Iterable[Outcome]) -> list[Outcome]:
+        """Returns what became of drafts, in their order; judges what is not yet known, each as soon as it comes.
 
         Where the likeliest candidate of a completion is wrong, its other ones are tried, and the one that is right counts; so is
         one that is wrong at some calls only, for the others. What is adopted counts as it is.
@@ -133,13 +137,15 @@ class Session:
                     outcomes[number] = replace(first, verdict=first.verdict.unfenced())
             return outcomes
 
-    def _first_judged(self, target: Target, drafts: Sequence[Outcome]) -> list[Outcome]:
-        known = {draft.id: self._judging.looked_up(target, draft) for draft in drafts}
-        unknown = [draft for draft in drafts if known[draft.id] is None]
-        if unknown and self.context.on_gpu:
-            self._completing.leave_gpus()  # nobody else may use a GPU on which something is timed
-        judged = {outcome.id: outcome for outcome in self._judging.judged(target, unknown)}
-        return [known[draft.id] or judged[draft.id] for draft in drafts]
+    def _first_judged(self, target: Target, drafts: Iterable[Outcome]) -> list[Outcome]:
+        found: list[Outcome | Future[Outcome]] = []
+        with ThreadPoolExecutor(SIDE_BY_SIDE, target.id) as threads:
+            for draft in drafts:
+                known = self._judging.looked_up(target, draft)
+                if known is None and self.context.on_gpu:
+                    self._completing.leave_gpus()  # nobody else may use a GPU on which something is timed
+                found.append(known or threads.submit(self._judging.judged, target, draft))
+            return [each if isinstance(each, Outcome) else each.result() for each in found]
 
     def repaired(self, target: Target, answered: Sequence[Draft]) -> list[Outcome]:
         """Returns what became of judged answers in the repair rounds that the settings ask for, in their order.
@@ -187,6 +193,11 @@ class Session:
         )
 
     # ------------------------------------------------------------------ on demand, and a little ahead
+
+    def warm(self) -> None:
+        """Starts judging processes in the background, where the store has no verdict: there will be work for them."""
+        if next(iter(self.context.store.verdicts), None) is None:
+            threading.Thread(target=self.processes.warm, name="kernelllm-warm", daemon=True).start()
 
     def announce(self, target: Target) -> None:
         """Announces that candidates of a target will be asked for, by this process or another."""
@@ -317,6 +328,13 @@ class Session:
         spans = self.context.recorder.spans
         judged = any(span.what == JUDGING for span in spans)
         return self.processes.slots if judged else 0, spans
+
+
+def _each(drafts: Iterable[Draft], written: dict[CandidateId, Completion]) -> Iterator[Outcome]:
+    """Yields the outcomes of drafts, and notes what each was written as."""
+    for outcome, completion in drafts:
+        written[outcome.id] = completion
+        yield outcome
 
 
 @contextlib.contextmanager

@@ -79,7 +79,7 @@ def make(root, samples=4, load=lambda target: None, progress=lambda text: None, 
 
 
 def texts(completions):
-    return {index: completion.text for index, completion in completions.items()}
+    return {completion.index: completion.text for completion in completions}
 
 
 def wanted(target, *indices, name="writer"):
@@ -103,10 +103,10 @@ def test_only_gaps_are_written(tmp_path, batched):
 @pytest.mark.parametrize("batched", [True, False])
 def test_twenty_after_ten_are_ten_more(tmp_path, batched):
     first, second, third = (Writer(batched=batched) for _ in range(3))
-    make(tmp_path, 10).completions(first, A, 10)
+    list(make(tmp_path, 10).completions(first, A, 10))
     assert texts(make(tmp_path, 20).completions(second, A, 20)) == wanted(A, *range(20))
     assert second.asked == [[("A", tuple(range(10, 20)))]]
-    assert len(make(tmp_path, 20).completions(third, A, 20)) == 20
+    assert len(list(make(tmp_path, 20).completions(third, A, 20))) == 20
     assert third.asked == []
 
 
@@ -129,7 +129,7 @@ def test_a_target_that_nobody_announced_is_written_for_later(tmp_path):
 def test_a_generator_that_gains_nothing_from_many_targets_gets_one_at_a_time(tmp_path):
     writer = Writer(batched=False)
     stage = make(tmp_path, 2, announced=(A, B))
-    stage.completions(writer, A, 1)
+    list(stage.completions(writer, A, 1))
     assert writer.asked == [[("A", (0, 1))]]
 
 
@@ -166,9 +166,9 @@ def test_what_failed_is_asked_for_again_by_the_next_session_and_not_by_this_one(
     writer = Unwell(batched=batched)
     stage = make(tmp_path, 3)
     for _ in range(2):
-        got = stage.completions(writer, A, 3)
-        assert got[1].note == "the server was down"
-        assert sorted(got) == [0, 1, 2]
+        got = list(stage.completions(writer, A, 3))
+        assert {each.index: each for each in got}[1].note == "the server was down"
+        assert sorted(each.index for each in got) == [0, 1, 2]
     assert len(writer.asked) == 1
     well = Writer(batched=batched)
     assert texts(make(tmp_path, 3).completions(well, A, 3)) == wanted(A, 0, 1, 2)
@@ -225,7 +225,7 @@ def in_thread(work):
 def test_who_waits_gets_the_index_that_was_asked_for_whatever_comes_first(tmp_path):
     writer = Gated([("A", 3), ("A", 1), ("A", 0), ("A", 2)])
     stage = make(tmp_path)
-    thread, result = in_thread(lambda: stage.completions(writer, A, 1))
+    thread, result = in_thread(lambda: list(stage.completions(writer, A, 1)))
     writer.turn.release(3)
     thread.join(30)
     assert texts(result[0]).items() >= {0: "writer A 0"}.items()
@@ -251,7 +251,7 @@ def test_who_waits_for_gaps_does_not_wait_for_other_targets(tmp_path):
     writer = Gated([("A", 2), ("B", 0)])
     stage = make(tmp_path, announced=(A, B))
     writer.turn.release()
-    assert sorted(stage.completions(writer, A, 4)) == [0, 1, 2, 3]
+    assert sorted(texts(stage.completions(writer, A, 4))) == [0, 1, 2, 3]
     assert not writer.closed.is_set()
     writer.turn.release()
     stage.close()
@@ -275,7 +275,7 @@ def test_the_error_that_ends_the_work_reaches_everybody_who_waits(tmp_path):
     stage = make(tmp_path, 2, announced=(A, B, C))
     for each in (A, B, C, B):
         with pytest.raises(GenerateError, match=r"^The model is gone\.$"):
-            stage.completions(writer, each, 2)
+            list(stage.completions(writer, each, 2))
     assert len(writer.asked) == 1
     assert texts(stage.completions(writer, A, 1)) == wanted(A, 0)  # what there is, is there
     other = Writer("other")
@@ -288,7 +288,7 @@ def test_a_generator_that_cannot_even_say_who_it_is_raises(tmp_path):
             raise GenerateError("no model")
 
     with pytest.raises(GenerateError, match="no model"):
-        make(tmp_path).completions(Nameless(), A, 1)
+        list(make(tmp_path).completions(Nameless(), A, 1))
 
 
 def test_an_error_keeps_nothing_in_memory(tmp_path):
@@ -304,7 +304,7 @@ def test_an_error_keeps_nothing_in_memory(tmp_path):
     writer = Holding()
     stage = make(tmp_path)
     with pytest.raises(GenerateError) as error:
-        stage.completions(writer, A, 1)
+        list(stage.completions(writer, A, 1))
     del error
     gc.collect()
     assert writer.model() is None
@@ -318,14 +318,14 @@ def test_a_target_that_cannot_be_imported_does_not_spoil_the_others(tmp_path):
     writer = Writer()
     stage = make(tmp_path, 1, load, announced=(A, B, C))
     with pytest.raises(SessionError, match=r"^B cannot be imported\.$"):
-        stage.completions(writer, B, 1)
+        list(stage.completions(writer, B, 1))
     for each in (A, C):
         assert texts(stage.completions(writer, each, 1)) == wanted(each, 0)
     assert writer.asked == [[("A", (0,)), ("C", (0,))]]
 
 
 def test_nothing_is_imported_where_everything_is_known(tmp_path):
-    make(tmp_path, 2).completions(Writer(), A, 2)
+    list(make(tmp_path, 2).completions(Writer(), A, 2))
 
     def load(target):
         raise AssertionError("not needed")
@@ -349,7 +349,7 @@ def test_settling_waits_for_what_is_written_on_the_gpu_and_takes_its_memory_back
     stage = make(tmp_path, 1, announced=(A, B))
     for writer in (on_gpu, elsewhere):
         writer.turn.release()
-        stage.completions(writer, A, 1)
+        list(stage.completions(writer, A, 1))
     thread, _ = in_thread(stage.leave_gpus)
     thread.join(0.2)
     assert thread.is_alive() and on_gpu.released == 0
@@ -366,7 +366,7 @@ def test_closing_ends_the_work_after_the_next_completion_and_keeps_what_is_there
     writer = Gated([("A", index) for index in range(50)])
     stage = make(tmp_path, 50)
     writer.turn.release()
-    stage.completions(writer, A, 1)
+    list(stage.completions(writer, A, 1))
     thread, _ = in_thread(stage.close)
     writer.turn.release(10)
     thread.join(30)
@@ -376,11 +376,11 @@ def test_closing_ends_the_work_after_the_next_completion_and_keeps_what_is_there
 
 
 def test_progress_counts_what_is_missing(tmp_path):
-    make(tmp_path, 3).completions(Writer(), A, 3)
+    list(make(tmp_path, 3).completions(Writer(), A, 3))
     told = []
     stage = make(tmp_path, 5, progress=told.append, announced=(A, B))
     for each in (A, B):
-        stage.completions(Writer(), each, 5)
+        list(stage.completions(Writer(), each, 5))
     stage.close()
     assert told[0] == "A and 1 more: writer is writing candidates"
     assert [line.split(" completions")[0] for line in told[1:]] == [f"writer: {n} of 7" for n in range(1, 8)]
@@ -410,7 +410,7 @@ print("ready", flush=True)
 sys.stdin.readline()
 stage = make(root, 20, announced=(A, B, C))
 for target in (A, B, C):
-    assert len(stage.completions(Counted(batched=sys.argv[3] == "True"), target, 20)) == 20
+    assert len(list(stage.completions(Counted(batched=sys.argv[3] == "True"), target, 20))) == 20
 """
 
 
@@ -468,7 +468,7 @@ class Real(Writer):
 
 stage = make(root, 2)
 try:
-    stage.completions(Real(), A, 2)
+    list(stage.completions(Real(), A, 2))
 except KeyboardInterrupt:
     stage.close()
     print("closed", flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -68,13 +69,13 @@ class Absent(Gpu):
 
 
 class Writing:
-    """Processes that write the same whatever is asked for."""
+    """Processes that write so many completions."""
 
     def __init__(self, *written: Completion) -> None:
         self.written = list(written)
 
-    def write(self, target: Target, indices: object) -> list[Completion]:
-        return self.written
+    def write(self, target: Target, indices: object) -> Iterator[Completion]:
+        yield from self.written
 
 
 class Searching:
@@ -123,15 +124,27 @@ def test_a_program_that_cannot_be_measured_stays_and_says_why(tmp_path: Path, ta
     assert best.note == "Inductor's fusion; not searched: there is no GPU"
 
 
-def test_the_fastest_comes_first_and_the_others_after_it(tmp_path: Path, target: Target) -> None:
+def test_the_fastest_is_the_first_and_comes_last_after_those_that_are_judged_meanwhile(
+    tmp_path: Path, target: Target
+) -> None:
     def generate(*indices: int) -> list[tuple[int, str]]:
         search = stage(tmp_path, Gpu())
         generator = PooledInductor("sm_90", Writing(USUAL, LOOPED), search, "10s on H200")
         return [(each.index, each.note[:6]) for each in generator._completions(target, indices)]
 
     assert generate(0) == [(0, "looped")]
-    assert generate(0, 1, 2, 3) == [(0, "looped"), (1, "Induct"), (2, "looped")]
+    assert generate(0, 1, 2, 3) == [(1, "Induct"), (2, "looped"), (0, "looped")]
+    assert generate(0, 1) == [(1, "Induct"), (0, "looped")]
     assert generate(1) == [(1, "Induct")]
+
+
+def test_where_a_search_finds_nothing_faster_nothing_is_judged_twice(target: Target) -> None:
+    generator = PooledInductor("sm_90", Writing(USUAL, LOOPED), Searching(USUAL))
+    assert [(each.index, each.text) for each in generator._completions(target, [0, 1])] == [
+        (1, USUAL.text),
+        (0, LOOPED.text),
+    ]
+    assert [each.index for each in generator._completions(target, [0, 1, 2])] == [1, 2]
 
 
 def test_what_a_search_finds_has_an_identity_of_its_own() -> None:

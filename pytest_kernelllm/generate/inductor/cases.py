@@ -72,9 +72,8 @@ def completions(
                 continue
             seen.append(body)
             if completion.index in indices:
-                now = time.monotonic()
-                yield dataclasses.replace(completion, seconds=round(now - started, 3))
-                started = now
+                yield dataclasses.replace(completion, seconds=round(time.monotonic() - started, 3))
+                started = time.monotonic()  # whoever takes them may be slow
     except TraceError as error:
         why = str(error)
     except Exception as error:
