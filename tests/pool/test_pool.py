@@ -51,6 +51,10 @@ while True:
             if place == "0":
                 burnt.touch()
                 os._exit(3)
+        case "parts":
+            channel.send({"part": {"n": 1}})
+            while not os.path.exists(request["at"]):
+                threading.Event().wait(0.01)
         case "meet":
             (pathlib.Path(request["at"]) / place).touch()
             while len(os.listdir(request["at"])) < 2:
@@ -98,6 +102,25 @@ def gone(pid):
     except ProcessLookupError:
         return True
     return False
+
+
+def test_parts_of_a_reply_come_before_it(start, tmp_path):
+    parts = queue.SimpleQueue()
+    with start() as pool:
+        reply = pool.submit(PoolJob("0", "g", {"do": "parts", "at": str(tmp_path / "on")}, parts))
+        assert parts.get(timeout=60) == {"n": 1}
+        (tmp_path / "on").touch()
+        assert reply.result(60)["done"] == 1
+
+
+def test_slots_are_started_before_there_is_something_to_do(start):
+    with start(3) as pool:
+        pool.warm(2)
+        wait_until(lambda: sum(slot.starts for slot in pool._slots) == 2)
+        places = {answer["place"] for _, answer in pool.run(jobs("work", "work"))}
+    assert places <= {"0", "1"}
+    pool.warm(1)  # after the end nothing starts
+    assert sum(slot.starts for slot in pool._slots) == 2
 
 
 def test_every_job_is_done_once_and_in_its_slot(start):
