@@ -30,7 +30,15 @@ from kernelllm_judge.core.shorten import whole
 from kernelllm_judge.core.spans import Recorder
 from kernelllm_judge.core.stages import InStage, unwatched
 from kernelllm_judge.examine import examine, examine_decisions
-from kernelllm_judge.findings import Decision, Durations, Findings, Outcome, OutOfMemory, outcome_of
+from kernelllm_judge.findings import (
+    WAITING,
+    Decision,
+    Durations,
+    Findings,
+    Outcome,
+    OutOfMemory,
+    outcome_of,
+)
 from kernelllm_judge.isolation.isolation import Isolation, probe_isolation
 from kernelllm_judge.launching import ServerFailed
 from kernelllm_judge.leases import KeptReferences, Lease, Leases, Lending
@@ -198,6 +206,7 @@ class Judge:
         """
         if self.device.type != "cuda":
             return Measured(error="there is no GPU to measure on")
+        begin = time.perf_counter()
         findings = Findings({}, durations=Durations(self._recorder, candidate.target))
         times: tuple[CaseTime, ...] = ()
         references = self._reference_outputs(criteria)
@@ -205,6 +214,7 @@ class Judge:
         what = candidate.source, criteria.subject.cases, (), self.policy
         plans = partial(make_plans, *what, on_gpu=True, seed=PUBLIC_SEED, nonfinite=False)
         lending = Lending(self._leases, references)
+        waited = 0.0
         for alone in (False, True):
             error = ""
             try:
@@ -212,13 +222,15 @@ class Judge:
                     lending.lease(alone=alone, only_timed=True) as leased,
                     workers.loaded(candidate.source, references, findings, leased) as judging,
                 ):
+                    waited += leased.waited
                     times = tuple(self._timer.time_alone(judging, p.case.name, p.sizes) for p in plans())
             except ENDS as end:
                 error = whole(end) or type(end).__name__
                 if isinstance(end, OutOfMemory | torch.cuda.OutOfMemoryError) and not leased.all:
                     continue
             break
-        spent = sum(findings.durations.seconds.get(part, 0.0) for part in ("calls", "timing"))
+        waited += findings.durations.seconds.get(WAITING, 0.0)
+        spent = time.perf_counter() - begin - waited
         return Measured(times, error, round(spent, 3))
 
     def _judged(self, candidate: Candidate, criteria: Criteria, leased: Lease) -> Outcome:

@@ -55,7 +55,7 @@ def search(
     Args:
         starts: Inductor's variants, the usual one first.
         measure: measures programs.
-        seconds: the budget for measuring; what is begun is finished.
+        seconds: the budget, for compiling and measuring; no round is begun that would exceed it if it took as long as the longest.
         side_by_side: how many programs are measured at once.
         report: called after each round.
     """
@@ -68,8 +68,8 @@ def search(
         of = dict(zip(first.values(), chosen, strict=True))
         return tuple(replace(of[like], case=own.case) for like, own in zip(alike, starts[0], strict=True))
 
-    tried, spent, error = 0, 0.0, ""
-    while spent < seconds:
+    tried, spent, longest, error = 0, 0.0, 0.0, ""
+    while spent + longest < seconds:
         proposed = [case.propose(side_by_side) for case in cases]
         if not any(proposed):
             break
@@ -84,6 +84,7 @@ def search(
         if not tried:
             error = results[0].error
         tried += len(programs)
+        longest = max(longest, *(result.seconds for result in results))
         spent += max(result.seconds for result in results)
         report(tried, spent, _gain(cases))
     return Found(whole([case.best for case in cases]), _gain(cases), tried, spent, error)
