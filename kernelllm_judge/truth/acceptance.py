@@ -12,9 +12,12 @@ import torch
 from torch import nn
 
 from kernelllm_judge.core.stages import RUNNING, InStage, unwatched
+from kernelllm_judge.shared.leaves import flatten
 from kernelllm_judge.shared.watch import OperationWatch
 from kernelllm_judge.truth import calls
+from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.rows import CHUNK
+from kernelllm_judge.truth.stress import MASKED
 
 CHECKED_ON_GPU = frozenset(
     f"aten::{name}" for name in ("binary_cross_entropy", "bernoulli", "multinomial", "_assert_async")
@@ -37,11 +40,32 @@ TRIED_ELEMENTS = 1 << 22
 """Most elements of an input that is tried on the CPU first."""
 
 
+MOST_MASKED = 1e6
+"""Largest output of an original that masks its rows; of one that computes with the masking numbers, they may overflow."""
+
+
 class Unasked(Exception):
     """A probe has nothing to ask: the original accepts no such inputs, weights or attributes.
 
     The text says what was tried; it is empty where nothing was.
     """
+
+
+def refuse_masks(probe: Probe, module: nn.Module, arguments: dict[str, Any]) -> None:
+    """Refuses a probe whose rows are masked, where the original computes with what they are masked with.
+
+    Raises:
+        Unasked: it does.
+    """
+    if probe.stress != MASKED:
+        return
+    with calls.Overflows() as overflows:
+        output = calls.call_original(module, arguments)
+    if overflows.seen:
+        raise Unasked("the original computes infinities from what rows are masked with")
+    leaves = [leaf for leaf in flatten(output)[1] if leaf.is_floating_point()]
+    if not all(bool((leaf.abs() <= MOST_MASKED).all()) for leaf in leaves):
+        raise Unasked("the original's outputs follow what rows are masked with")
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from types import FunctionType
@@ -72,8 +73,18 @@ class WithoutShortcuts(DispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+_FUSED = {torch.ops.aten.mul.Tensor, torch.ops.aten.mul.Scalar, *PRODUCTS, *CONVOLUTIONS}
+"""Operations that kernels fuse with the addition or subtraction of what they give, so that it is not rounded before…"""
+
+_LARGE = 2.0**104
+"""…which makes all the difference where rounding moves it by what no exponent can take: that of float32, and more."""
+
+
 class Overflows(DispatchMode):
-    """Notes whether an operation gives infinities or NaN: in another order, as in a sum of products, others may come out."""
+    """Notes whether an operation gives infinities or NaN, or a product so large that its rounding matters.
+
+    In another order, as in a sum of products, others may come out.
+    """
 
     def __init__(self) -> None:
         """None was seen so far."""
@@ -84,9 +95,14 @@ class Overflows(DispatchMode):
         """Runs one operation."""
         result = func(*args, **(kwargs or {}))
         if "empty" not in str(func):  # what is in new memory may be anything
-            leaves = [each for each in tree_leaves(result) if isinstance(each, torch.Tensor)]
-            self.seen = self.seen or not all(bool(leaf.isfinite().all()) for leaf in leaves)
+            leaves = [each for each in tree_leaves(result) if _has_infinities(each)]
+            most = _LARGE if func in _FUSED else math.inf
+            self.seen = self.seen or not all(bool((leaf.abs() < most).all()) for leaf in leaves)
         return result
+
+
+def _has_infinities(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
 
 
 def _raised(value: Any) -> Any:

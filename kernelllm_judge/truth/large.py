@@ -13,6 +13,7 @@ from kernelllm_judge.core.stages import RUNNING
 from kernelllm_judge.findings import OriginalError
 from kernelllm_judge.shared.leaves import flatten
 from kernelllm_judge.truth import calls
+from kernelllm_judge.truth.acceptance import refuse_masks
 from kernelllm_judge.truth.agreement import agrees, every
 from kernelllm_judge.truth.inputs import Inputs
 from kernelllm_judge.truth.numerics import Expected
@@ -132,6 +133,7 @@ class LargeCalls:
             kept[:] = outputs
 
         confirm()
+        refuse_masks(probe, modules.perturbed, arguments)
         some = slicing.cut(arguments, first)
         self._comparable(probe, modules, some, calls.call_original(modules.perturbed, some))
         few_changes = probe.stress and probe.stress not in TRANSFORMS and probe.stress not in PLANTED

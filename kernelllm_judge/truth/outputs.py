@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -19,6 +18,7 @@ from kernelllm_judge.policy import Policy
 from kernelllm_judge.shared.leaves import flatten
 from kernelllm_judge.truth import calls, numerics
 from kernelllm_judge.truth.acceptance import Unasked as Unasked
+from kernelllm_judge.truth.acceptance import refuse_masks
 from kernelllm_judge.truth.compiled import CompiledOriginals
 from kernelllm_judge.truth.exhaustion import Exhaustion
 from kernelllm_judge.truth.gradients import Gradients, expected_gradients, forms_of_gradients
@@ -29,7 +29,7 @@ from kernelllm_judge.truth.originals import Modules, Originals
 from kernelllm_judge.truth.prepared import PreparedProbe, Updates, bytes_of, form_of, tensors_of_call
 from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.probes import Subject as Subject
-from kernelllm_judge.truth.stress import MASKED, PLANTED
+from kernelllm_judge.truth.stress import PLANTED
 from kernelllm_judge.truth.truth import Truth
 from kernelllm_judge.truth.unsupported import (
     original_errors,
@@ -43,9 +43,6 @@ SMALL = 64 * 1024 * 1024
 
 CLOSE = 16
 """Most probes of which what was found out at more expense is cached."""
-
-MOST_MASKED = 1e6
-"""Largest output of an original that masks its rows; of one that computes with the masking numbers, they may overflow."""
 
 
 class ReferenceOutputs:
@@ -261,10 +258,8 @@ class ReferenceOutputs:
                 return self._large.prepare_slices(probe, modules, drawn, sliced)
             changes = self._inputs.changes(case, probe, modules, drawn, lambda arguments: arguments)
             arguments = self._inputs.changed(drawn, changes)
-            with calls.Overflows() if probe.stress == MASKED else nullcontext() as overflows:
-                output = calls.call_original(modules.perturbed, arguments)
-        if overflows and overflows.seen:
-            raise Unasked("the original computes infinities from what rows are masked with")
+            refuse_masks(probe, modules.perturbed, arguments)
+            output = calls.call_original(modules.perturbed, arguments)
         structure, original = self.comparable(probe, modules, arguments, output)
         del output
         names = self._updated[probe.case]
@@ -278,9 +273,6 @@ class ReferenceOutputs:
         other = self._inputs.other(modules.perturbed, probe, changes, drawn) if enough_memory else None
         trivial = self._truth.passing_trivial(modules.perturbed, arguments, expected, other, enough_memory)
         updates = Updates(names, after[0]) if names else Updates()
-        leaves = [leaf for leaf in (*original, *updates.expected.original) if leaf.is_floating_point()]
-        if probe.stress == MASKED and not all(bool((leaf.abs() <= MOST_MASKED).all()) for leaf in leaves):
-            raise Unasked("the original's outputs follow what rows are masked with")
         if names and not closely:
             self._refuse_hidden(modules, probe, updates)
 

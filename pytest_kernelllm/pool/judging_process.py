@@ -201,6 +201,9 @@ def _prepare(loader: TargetLoader, channel: Channel, recorder: Recorder) -> None
             import_module(name)
     if isinstance(loader, TargetJudge) and not channel.waits():
         loader.start_cuda()
+    if not channel.waits():
+        with recorder.span("compiling something"):
+            torch.compile(torch.sin)(torch.ones(8, device="cuda"))
 
 
 def _judge_source(judge: Judge, live: LiveTarget, request: JudgeRequest, speed: Speed) -> Verdict:

@@ -86,6 +86,26 @@ def test_where_given_inputs_tell_nothing_others_are_drawn(function, given):
     assert ask(module(function), uniform, OTHERS_THAN_GIVEN, "values").trivial is None
 
 
+@pytest.mark.parametrize("slice_bytes", [Policy().slice_bytes, 1])
+def test_rows_are_masked_where_the_original_only_selects_what_they_are_masked_with(slice_bytes):
+    """Kernels fuse products with what is subtracted from them: of the least number times a weight, its rounding is left."""
+
+    def asked(function):
+        policy = Policy(slice_bytes=slice_bytes, slice_elements=4 * 64)
+        references = ReferenceOutputs(
+            Target(module(function), lambda: (torch.randn(64, 64),)), "cpu", policy, None
+        )
+        return references.prepare(Probe("default", (), 1, "masked", rule="stress"))
+
+    assert bool((asked(lambda x: x.softmax(-1)).arguments["x"] < -1e30).any())
+    for multiplying in (
+        lambda x: (x * 0.7).softmax(-1),
+        lambda x: (x.sum(-1, keepdim=True) * x.new_tensor(0.5)).cos(),
+    ):
+        with pytest.raises(Unasked, match="rows are masked with"):
+            asked(multiplying)
+
+
 def test_inputs_that_are_drawn_instead_differ_from_each_other():
     def loss(x, y, z):
         return F.triplet_margin_loss(x, y, z)
