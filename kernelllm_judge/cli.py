@@ -94,6 +94,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="seconds that the candidate may take (default: 60)",
     )
+    parser.add_argument(
+        "--dtype",
+        action="append",
+        default=[],
+        metavar="DTYPE",
+        help="what the reference's parameters and inputs are cast to, such as bfloat16; may be repeated",
+    )
     parser.add_argument("--no-timing", dest="timing", action="store_false", help="do not measure speed")
     parser.add_argument(
         "--min-speedup",
@@ -134,6 +141,7 @@ def _judge(options: argparse.Namespace) -> JudgedKernel:
                 Path(options.candidate),
                 min_speedup=options.min_speedup,
                 timing=options.timing,
+                dtypes=options.dtype,
                 device=options.device,
                 arch=options.arch,
                 deadline=options.deadline,

@@ -83,7 +83,8 @@ def judge(
             ``triton_candidate``; or example arguments (a tensor, a tuple, a dict of keyword arguments), of whose shapes,
             dtypes and scale others are drawn. Left out for a file, and for a marked class whose marker describes the call.
         init: the constructor's arguments, as for ``triton_candidate``; not used for an instance.
-        dtypes: as for ``triton_candidate``, like ``dims``, ``backward``, ``training``, ``tolerance`` and ``nonfinite``.
+        dtypes: as for ``triton_candidate``, also for a file; ``dims``, ``backward``, ``training``, ``tolerance`` and
+            ``nonfinite`` as well, but not for a file.
         dims: the inclusive range of each dimension that may vary; left out, none does.
         backward: also judge gradients.
         training: judge in ``train()`` mode.
@@ -109,7 +110,7 @@ def judge(
     if isinstance(reference, str | Path):
         if cases is not None:
             raise TypeError("judge takes cases= for a class or a module; a file describes its own calls.")
-        live = _in_file(str(reference))
+        live = _in_file(str(reference), dtypes)
     else:
         live = _in_memory(
             reference,
@@ -134,9 +135,9 @@ def judge(
     return JudgedKernel(verdict, source, live.cls)
 
 
-def _in_file(reference: str) -> LiveTarget:
+def _in_file(reference: str, dtypes: Sequence[str]) -> LiveTarget:
     target = find_reference(reference)
-    return load_target(Path(reference.partition("::")[0]).absolute().parent, target)
+    return load_target(Path(reference.partition("::")[0]).absolute().parent, target, dtypes=dtypes)
 
 
 def _in_memory(reference: type[nn.Module] | nn.Module, cases: Any, **described: Any) -> LiveTarget:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -168,7 +168,11 @@ class LiveTarget:
 
 
 def load_target(
-    root: Path, target: Target, inputs: Makers | None = None, in_stage: InStage = unwatched
+    root: Path,
+    target: Target,
+    inputs: Makers | None = None,
+    in_stage: InStage = unwatched,
+    dtypes: Sequence[str] = (),
 ) -> LiveTarget:
     """Imports a target's file, builds its module once and finds its cases.
 
@@ -177,6 +181,7 @@ def load_target(
         target: the target as the scan found it.
         inputs: replaces the marker's ``inputs``.
         in_stage: gives the context for each stage of the user's code, here and later.
+        dtypes: replace the marker's.
 
     Raises:
         TargetError: the target cannot be imported, built or called; the message says what to do.
@@ -187,6 +192,8 @@ def load_target(
         cls, options = marked_class(target, file, root)
     if inputs is not None:
         options = replace(options, inputs={"default": inputs} if callable(inputs) else dict(inputs))
+    if dtypes:
+        options = replace(options, dtypes=tuple(dtypes))
     return live_class(target, cls, options, in_stage)
 
 
