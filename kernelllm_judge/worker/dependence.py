@@ -138,6 +138,7 @@ def _broadcast(original: Any) -> Any:
         for before, after in zip((left, right), results, strict=True):
             if before is not after:
                 after.handle.kinds |= before.handle.kinds
+                after.handle.makers |= before.handle.makers
         return results
 
     return broadcast
@@ -178,6 +179,7 @@ def _transposed(original: Any) -> Any:
     def transpose(tensor: Any) -> Any:
         result, lanes = original(tensor), tensor.handle.lanes
         _mark(result.handle, tensor.handle.kinds, None if lanes is None else np.swapaxes(lanes, -1, -2))
+        result.handle.makers = tensor.handle.makers
         return result
 
     return transpose

@@ -63,6 +63,11 @@ _WRAPS = Operation("", (), "an index below 0")
 asked for it, and one that does is."""
 
 
+def _is_zero(operand: Any) -> bool:
+    """Whether a number is 0 whatever a kernel is called with."""
+    return not operand.kinds and not np.any(operand.data)
+
+
 def _asks_below_zero(index: Any, end: Any) -> bool:
     """Whether a comparison asks if an integer is below 0 that was loaded, and not computed from others."""
     loaded = index.kinds & LOADED and not index.makers
@@ -83,13 +88,13 @@ class Operations(Sites):
         """Whether the mutant ran in the last call."""
 
     def found(self) -> list[dict[str, Any]]:
-        """Returns the operations as JSON, but for those whose results nothing uses, or comparisons only."""
-        found = {each for each in self._operations.values() if each.uses}
-        deciding, before = found, -1
+        """Returns the operations as JSON, but for those whose results nothing uses, in the end, or comparisons only."""
+        every = set(self._operations.values())
+        deciding, before = every, -1
         while len(deciding) != before:
             before = len(deciding)
-            deciding = {each for each in deciding if each.uses and each.uses <= {COMPARED, *deciding}}
-        return [{"operation": each.named(), "added": each.added} for each in found - deciding]
+            deciding = {each for each in deciding if each.uses <= {COMPARED, *deciding}}
+        return [{"operation": each.named(), "added": each.added} for each in every - deciding]
 
     @contextlib.contextmanager
     def tracking(self, mutant: dict[str, Any]) -> Iterator[None]:
@@ -113,6 +118,10 @@ class Operations(Sites):
             handles = [each for each in flattened(operands) if type(each) is TensorHandle]
             if name == "select" and _WRAPS in operands[0].makers:
                 handles = handles[2:]
+            if name == "fmul" and any(
+                map(_is_zero, handles)
+            ):  # such as what is summed so far, before the first block
+                return kinds, lanes
             makers = frozenset().union(*(each.makers for each in handles))
             if name in UNCHANGED:
                 for each in flattened((result,)):
