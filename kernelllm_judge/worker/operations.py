@@ -63,11 +63,6 @@ _WRAPS = Operation("", (), "an index below 0")
 asked for it, and one that does is."""
 
 
-def _is_zero(operand: Any) -> bool:
-    """Whether a number is 0 whatever a kernel is called with."""
-    return not operand.kinds and not np.any(operand.data)
-
-
 def _asks_below_zero(index: Any, end: Any) -> bool:
     """Whether a comparison asks if an integer is below 0 that was loaded, and not computed from others."""
     loaded = index.kinds & LOADED and not index.makers
@@ -118,10 +113,6 @@ class Operations(Sites):
             handles = [each for each in flattened(operands) if type(each) is TensorHandle]
             if name == "select" and _WRAPS in operands[0].makers:
                 handles = handles[2:]
-            if name == "fmul" and any(
-                map(_is_zero, handles)
-            ):  # such as what is summed so far, before the first block
-                return kinds, lanes
             makers = frozenset().union(*(each.makers for each in handles))
             if name in UNCHANGED:
                 for each in flattened((result,)):
