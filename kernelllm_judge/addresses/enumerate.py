@@ -42,7 +42,7 @@ class Taken:
 
 @dataclass
 class Enumerator:
-    """Computes a call whose sizes are numbers, where that is not shown otherwise, until a deadline."""
+    """Computes a call whose sizes are numbers, where that is not shown otherwise, until a deadline of this thread's time."""
 
     call: Call
     proven: Shown
@@ -191,7 +191,7 @@ class Enumerator:
         step = max(1, AT_ONCE // each)
         whole = each * count <= MOST
         for first in [max(0, count - step), *range(0, count if whole else step, step)]:
-            if time.monotonic() > self.deadline:
+            if time.thread_time() > self.deadline:
                 raise TooMuch("there was no time to compute all programs")
             yield _some(scene, access, np.arange(first, min(first + step, count), dtype=np.int64), times)
         if not whole:

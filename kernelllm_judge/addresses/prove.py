@@ -116,7 +116,7 @@ def prove(call: Call, deadline: float) -> Shown:
             shown.leave(aspect, call.unknown)
     for scene in call.distinct():
         for access in scene.accesses:
-            if time.monotonic() > deadline:
+            if time.thread_time() > deadline:
                 for aspect in ASPECTS:
                     shown.leave(aspect, "there was no time for a proof")
                 return shown

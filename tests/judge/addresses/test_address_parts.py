@@ -99,8 +99,8 @@ def test_a_loop_after_an_early_return_is_followed():
         launch = {"kernel": "k#0", "grid": [2, 1, 1], "arguments": arguments}
         run = read({**REPORT, "launches": [launch], "bytes": [size], "unwritten": []})
         call = call_of(make, run.form, [make.constant(each) for each in run.numbers], {"k#0": kernel})
-        shown = prove(call, time.monotonic() + 60)
-        return shown, Enumerator(call, shown, time.monotonic() + 60).run()
+        shown = prove(call, time.thread_time() + 60)
+        return shown, Enumerator(call, shown, time.thread_time() + 60).run()
 
     proven, computed = settled(64)
     assert "bounds" not in proven.open
@@ -277,7 +277,7 @@ def test_what_is_proven_of_all_sizes_holds_where_all_programs_are_computed():
         make, n, store, rows, size = random_call(rng)
         kernels = {"k": Followed("k", [store], ["out"])}
         numbers = [size, make.constant(0), make.constant(1), rows]
-        shown = prove(call_of(make, form, numbers, kernels, {n: (1, 13)}), time.monotonic() + 60)
+        shown = prove(call_of(make, form, numbers, kernels, {n: (1, 13)}), time.thread_time() + 60)
         closed = [aspect for aspect in proven if aspect not in shown.open]
         for aspect in closed:
             proven[aspect] += 1
@@ -292,6 +292,6 @@ def test_what_is_proven_of_all_sizes_holds_where_all_programs_are_computed():
             [scene] = call.launches
             by_aspect = {"bounds": scene.accesses, "races": [(scene, 0)], "outputs": call.outputs}
             done = {each for aspect, parts in by_aspect.items() if aspect not in closed for each in parts}
-            found = Enumerator(call, Shown(done=done), time.monotonic() + 60).run()
+            found = Enumerator(call, Shown(done=done), time.thread_time() + 60).run()
             assert not found.broken, (at, closed, found.broken)
     assert min(proven.values()) > 10, proven
