@@ -196,12 +196,15 @@ def sample(values: Sequence[float]) -> Sample:
     low, _, high = statistics.quantiles(values, n=4, method="inclusive")
     beyond = 1.5 * (high - low)
     return Sample(
-        len(values),
-        *(round(x, 3) for x in (min(values), max(values), mean, deviation)),
-        (round(low, 3), round(high, 3)),
-        (
+        calls=len(values),
+        least=round(min(values), 3),
+        most=round(max(values), 3),
+        mean=round(mean, 3),
+        deviation=round(deviation, 3),
+        quartiles=(round(low, 3), round(high, 3)),
+        outliers=(
             sum(abs(x - mean) > deviation for x in values),
-            sum(x < low - beyond or x > high + beyond for x in values),
+            sum(not low - beyond <= x <= high + beyond for x in values),
         ),
     )
 

@@ -64,9 +64,9 @@ def write_reports(
 
     report = build_report(environment, outcomes, patches, usage, spans, root=config.rootpath, stopped=stopped)
     if annotated:
-        from pytest_kernelllm.suggest.github.annotations import annotations
+        from pytest_kernelllm.suggest.github.annotations import all_annotations
 
-        for line in annotations(report, folder_in_repository(config.rootpath)):
+        for line in all_annotations(report, folder_in_repository(config.rootpath)):
             terminal.write_line(line)
     try:
         if file := chosen.get("report"):

@@ -14,7 +14,7 @@ from kernelllm_judge.rules.catalog import RULES
 from pytest_kernelllm.report.json import write_report
 from pytest_kernelllm.report.problems import problems
 from pytest_kernelllm.report.sarif import sarif, what_rules_say
-from pytest_kernelllm.suggest.github.annotations import MOST_ANNOTATIONS, annotations
+from pytest_kernelllm.suggest.github.annotations import MOST_ANNOTATIONS, all_annotations
 
 SCHEMA = json.loads((Path(__file__).parents[1] / "data" / "sarif-schema-2.1.0.json").read_text())
 """OASIS's own, as published with the standard."""
@@ -132,7 +132,7 @@ def test_it_is_made_of_a_stored_report_with_paths_from_the_top_of_the_repository
 
 
 def test_annotations_are_of_errors_and_warnings_and_as_many_as_github_shows():
-    found = [*annotations(pages.everything(), PurePosixPath("sub"))]
+    found = [*all_annotations(pages.everything(), PurePosixPath("sub"))]
     assert [line.partition(" ")[0] for line in found] == ["::error", "::warning", "::notice"]
     assert found[1].startswith(
         "::warning file=sub/src/layers.py,line=11,title=kernelllm%3A stale::Stale has changed"
@@ -141,14 +141,14 @@ def test_annotations_are_of_errors_and_warnings_and_as_many_as_github_shows():
         "::notice file=sub/src/layers.py,line=11,title=kernelllm::Scale: a verified kernel, "
     )
     many = pages.report(*adopted(pages.verdict("rejected", "wrong", "guards")).targets * 30)
-    assert len([*annotations(many, HERE)]) == MOST_ANNOTATIONS
+    assert len([*all_annotations(many, HERE)]) == MOST_ANNOTATIONS
 
 
 @pytest.mark.parametrize("nasty", ["a,b:c%d", "\r\n::error::x", "x\n::warning file=y::z"])
 def test_an_annotation_is_one_line_whatever_it_holds(nasty):
     [target] = adopted(pages.verdict("rejected", nasty, "guards")).targets
     moved = replace(target, target=replace(target.target, path=f"{nasty}.py"))
-    [line] = annotations(pages.report(moved), HERE)
+    [line] = all_annotations(pages.report(moved), HERE)
     properties, _, text = line.removeprefix("::error ").partition("::")
     assert [each.partition("=")[0] for each in properties.split(",")] == ["file", "line", "title"]
     assert len(line.splitlines()) == 1 and "%d" not in properties + text

@@ -13,7 +13,7 @@ MOST_ANNOTATIONS = 10
 """Per level and step; GitHub drops further ones."""
 
 
-def annotations(report: Report, folder: PurePosixPath) -> Iterator[str]:
+def all_annotations(report: Report, folder: PurePosixPath) -> Iterator[str]:
     """Yields a line for each error, each warning and each kernel that a patch adopts, at its marker.
 
     Args:

@@ -9,7 +9,7 @@ from pytest_kernelllm.core.git import folder_in_repository
 from pytest_kernelllm.report.markdown import job_summary
 from pytest_kernelllm.report.read import Report, read_report
 from pytest_kernelllm.report.sarif import write_sarif
-from pytest_kernelllm.suggest.github.annotations import annotations
+from pytest_kernelllm.suggest.github.annotations import all_annotations
 from pytest_kernelllm.suggest.github.artifact import PATCHES, REPORT, SARIF
 from pytest_kernelllm.suggest.github.runner import ActionsRunner
 from pytest_kernelllm.suggest.patch import COMBINED
@@ -42,5 +42,5 @@ def pack(report: Path, folder: Path, base: Path = Path()) -> Report:
 def publish(report: Report, root: Path, runner: ActionsRunner) -> None:
     """Writes the job's summary and annotates the targets."""
     runner.summary(job_summary(report))
-    for line in annotations(report, folder_in_repository(root)):
+    for line in all_annotations(report, folder_in_repository(root)):
         print(line, flush=True)
