@@ -64,6 +64,7 @@ def judged(tmp_path_factory):
         "-rxs",
     ]
     report = ["--kernelllm-report=out/report.json", "--kernelllm-html=out/page.html", "--junitxml=junit.xml"]
+    report += ["--kernelllm-sarif=out/kernels.sarif", "--kernelllm-benchmark-json=out/benchmark.json"]
     done = subprocess.run([*command, *report], cwd=path, capture_output=True, text=True, check=False)
     return path, done
 
@@ -157,6 +158,12 @@ def test_a_page_that_cannot_be_written_loses_nothing_else(known):
     known.makeconftest("def pytest_kernelllm_verdict(config, outcome): open('file', 'w').close()")
     result = run(known, *FILES, "--kernelllm-samples=5", "--kernelllm-html=file/page.html")
     result.stdout.fnmatch_lines(["The report was not written: *file*", "*1 passed*"])
+
+
+def test_without_a_gpu_nothing_was_timed_and_beside_an_accepted_candidate_nothing_is_a_problem(judged):
+    path, _ = judged
+    assert json.loads((path / "out" / "benchmark.json").read_text())["benchmarks"] == []
+    assert json.loads((path / "out" / "kernels.sarif").read_text())["runs"][0]["results"] == []
 
 
 def test_junit_names_every_item(judged):
