@@ -192,7 +192,7 @@ class Timing(Record):
     """At which sizes it was timed and why, where they are not the case's own: memory was short, or the kernel supports no others."""
     passes: Literal["forward", "forward and backward"] = "forward"
     """What one call does. With its backward pass it computes the gradients of all inputs and parameters."""
-    samples: Mapping[str, Sample] = field(default_factory=dict)
+    samples: Mapping[str, Sample] = field(default_factory=dict, hash=False)
     """Of the calls with cold L2, by ``kernel``, ``eager`` and ``compiled``; empty where an earlier version measured."""
 
     @property
