@@ -26,6 +26,8 @@ def pytest_configure(config):
     settings.load_profile("any machine")
     # A shell lets what it runs in the background ignore it; the programs under test would as well.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # The runs under test would annotate this one's log.
+    os.environ.pop("GITHUB_ACTIONS", None)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -26,7 +26,7 @@ GROUPS = {
     "The language model": tuple(options(LANGUAGE_MODEL)),
     "Judging": (*options(JUDGING), "min_speedup", "require_kernels", "require_timing"),
     "Comparing with recorded runs": ("compare", "compare_fail"),
-    "Files": ("paths", "kernels_dir", "store"),
+    "Files, and what a run says": ("paths", "kernels_dir", "store", "annotations"),
 }
 """Every setting, in the order of the page."""
 

@@ -131,6 +131,22 @@ class Spread(Record):
 
 
 @dataclass(frozen=True)
+class Sample(Record):
+    """What is kept of all calls behind a ``Spread``, in µs."""
+
+    calls: int
+    least: float
+    most: float
+    mean: float
+    deviation: float
+    """Their standard deviation."""
+    quartiles: tuple[float, float]
+    """The first and the third."""
+    outliers: tuple[int, int]
+    """Calls beyond one standard deviation from the mean; calls beyond 1.5 interquartile ranges from the quartiles."""
+
+
+@dataclass(frozen=True)
 class Ratio(Record):
     """A speedup (times as fast) with its 95 % confidence interval."""
 
@@ -176,6 +192,8 @@ class Timing(Record):
     """At which sizes it was timed and why, where they are not the case's own: memory was short, or the kernel supports no others."""
     passes: Literal["forward", "forward and backward"] = "forward"
     """What one call does. With its backward pass it computes the gradients of all inputs and parameters."""
+    samples: Mapping[str, Sample] = field(default_factory=dict, hash=False)
+    """Of the calls with cold L2, by ``kernel``, ``eager`` and ``compiled``; empty where an earlier version measured."""
 
     @property
     def name(self) -> str:

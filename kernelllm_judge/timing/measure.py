@@ -176,7 +176,7 @@ def measure(
     # Gradients count for nothing: in some better way they may take no memory of their own.
     needed = roofline.least(*needed_bytes(prepared), flops.total)
     least = _roofline_us(original, prepared, flops, roofline)
-    spreads = {name: timing.spread([x for r in s.cold for x in r]) for name, s in series.items()}
+    spreads = {name: timing.spread(s.calls) for name, s in series.items()}
     warm = {name: timing.spread(s.warm) for name, s in series.items()}
     figures = Timing(
         case=prepared.probe.case,
@@ -199,6 +199,7 @@ def measure(
         kernel_peak=runner.peak,
         eager_peak=eager_peak,
         passes=original.passes,
+        samples={name: timing.sample(s.calls) for name, s in series.items()},
     )
     return Measurement(figures, judged, events, single, needed, disturbed)
 

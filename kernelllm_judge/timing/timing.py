@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Protocol
 
-from kernelllm_judge.core.records import Ratio, Spread
+from kernelllm_judge.core.records import Ratio, Sample, Spread
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.shared.clock import GpuClock
 
@@ -80,9 +80,14 @@ class Series:
     warm: tuple[float, ...]
 
     @property
+    def calls(self) -> list[float]:
+        """All cold calls."""
+        return [x for calls in self.cold for x in calls]
+
+    @property
     def median(self) -> float:
         """The median of all cold calls."""
-        return statistics.median(x for calls in self.cold for x in calls)
+        return statistics.median(self.calls)
 
 
 def flushes_to_hide(implementations: Sequence[Implementation], flush_us: float) -> dict[str, int]:
@@ -183,6 +188,25 @@ def spread(values: Sequence[float]) -> Spread:
     """Returns the 20th, 50th and 80th percentile."""
     cuts = statistics.quantiles(values, n=10, method="inclusive")
     return Spread(round(cuts[1], 3), round(statistics.median(values), 3), round(cuts[7], 3))
+
+
+def sample(values: Sequence[float]) -> Sample:
+    """Returns what is kept of all calls."""
+    mean, deviation = statistics.fmean(values), statistics.stdev(values)
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    beyond = 1.5 * (high - low)
+    return Sample(
+        calls=len(values),
+        least=round(min(values), 3),
+        most=round(max(values), 3),
+        mean=round(mean, 3),
+        deviation=round(deviation, 3),
+        quartiles=(round(low, 3), round(high, 3)),
+        outliers=(
+            sum(abs(x - mean) > deviation for x in values),
+            sum(not low - beyond <= x <= high + beyond for x in values),
+        ),
+    )
 
 
 def ratio(slow: Series, fast: Series, between_runs: float) -> Ratio:

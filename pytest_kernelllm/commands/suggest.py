@@ -61,6 +61,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     propose = steps.add_parser("propose", help=f"open or update the pull request with the token in {TOKEN}")
     propose.add_argument("--artifact", metavar="DIR", required=True, help="folder that `pack` wrote")
     propose.add_argument(
+        "--comment",
+        action="store_true",
+        help="say what was found in one comment on the verified pull request",
+    )
+    propose.add_argument(
         "--kernels-dir", metavar="DIR", help="the project's setting kernels_dir (default _triton)"
     )
 
@@ -153,7 +158,8 @@ def _propose(options: argparse.Namespace) -> int:
         with tempfile.TemporaryDirectory(prefix="kernelllm-") as scratch:
             git = Git(Path(scratch), f"{job.server}/{job.repository}.git", token)
             github = GitHub(job.api, job.repository, token) if token else None
-            outcome = suggest(job, artifact, git, github, options.kernels_dir or FOLDER)
+            kernels_dir = options.kernels_dir or FOLDER
+            outcome = suggest(job, artifact, git, github, kernels_dir, comment=options.comment)
     except (SuggestionRefused, GitError, ApiError) as error:
         runner.annotate("error", str(error))
         runner.output("result", "refused" if isinstance(error, SuggestionRefused) else "failed")

@@ -198,6 +198,8 @@ class Settings:
         "_triton", RUN, "folder that suggestions put kernel modules in (default _triton)", "DIR"
     )
     """Where suggestions put kernel modules: a folder beside each target's file or, with ``/``, one folder of the project."""
+    annotations: bool = True
+    """Whether ``pytest --kernelllm`` in GitHub Actions annotates the markers of kernels that fail, are stale or can be adopted."""
     store: str = ".kernelllm"
     """The store's folder, relative to the project root."""
 

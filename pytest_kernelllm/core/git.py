@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 _SILENT = {
     "GIT_TERMINAL_PROMPT": "0",
@@ -35,3 +35,9 @@ def work_tree(root: Path) -> Path | None:
     """Returns the top of the git work tree that contains ``root``; None outside of one."""
     folder = root.absolute()
     return next((f for f in (folder, *folder.parents) if (f / ".git").exists()), None)
+
+
+def folder_in_repository(root: Path) -> PurePosixPath:
+    """Returns where ``root`` lies in its git work tree; ``.`` outside of one."""
+    folder = root.absolute()
+    return PurePosixPath(folder.relative_to(work_tree(folder) or folder).as_posix())

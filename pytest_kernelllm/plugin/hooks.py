@@ -54,6 +54,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=output_file,
         help="write the report as one HTML page that needs no network (extra: html)",
     )
+    add(
+        "--kernelllm-sarif",
+        metavar="FILE",
+        type=output_file,
+        help="write rejected and stale kernels as SARIF, for code scanning",
+    )
+    add(
+        "--kernelllm-benchmark-json",
+        metavar="FILE",
+        type=output_file,
+        help="write what was timed as JSON of pytest-benchmark",
+    )
     parser.addini(
         "kernelllm_paths",
         "Files and folders searched for marked modules beside the given paths.",

@@ -14,7 +14,7 @@ from kernelllm_judge.standing import newly_refused
 from pytest_kernelllm.core.outcome import Outcome, best
 from pytest_kernelllm.discover.adoption import adoption_state, verified_under
 from pytest_kernelllm.discover.scan import Scan
-from pytest_kernelllm.report.explain import explain, noted
+from pytest_kernelllm.report.explain import explain, noted, properties
 from pytest_kernelllm.session.session import Session
 
 MISTAKES = pytest.StashKey[dict[str, pytest.Item]]()
@@ -117,6 +117,7 @@ class CandidateItem(TargetItem):
     def judged(self) -> Outcome:
         """Returns what became of the candidate."""
         self.outcome = self.kernelllm.outcome(self.target, self.candidate)
+        self.user_properties += properties(self.outcome)
         return self.outcome
 
     def explained(self, outcome: Outcome) -> str:

@@ -1,7 +1,8 @@
-"""The files that a run writes at its end: ``--kernelllm-report`` and ``--kernelllm-html``."""
+"""What a run writes at its end: the files that its options name, and in GitHub Actions annotations."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from kernelllm_judge.core.records import Environment
 from kernelllm_judge.core.spans import Span
+from pytest_kernelllm.core.git import folder_in_repository
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.core.usage import Usage
 
@@ -38,28 +40,49 @@ def write_reports(
     usage: Usage | None = None,
     spans: Sequence[Span] = (),
     stopped: str = "",
+    *,
+    annotate: bool = False,
 ) -> None:
-    """Writes the reports that the command line asks for; the JSON report only where something was judged, or was to be.
+    """Writes the reports that the command line asks for; for programs only where something was judged, or was to be.
 
     Args:
         terminal: pytest's ``TerminalReporter``, which shows why a file could not be written.
         usage: how busy the slots were; None where nothing was judged.
         spans: what all processes did.
         stopped: why the run ended before everything was tried; empty if it did not.
+        annotate: whether markers are annotated in GitHub Actions.
     """
-    file, html = config.getoption("kernelllm_report"), config.getoption("kernelllm_html")
-    file = file if outcomes or stopped else None
-    if not html and not file:
+    chosen = {
+        name: config.getoption(f"kernelllm_{name}") for name in ("report", "html", "sarif", "benchmark_json")
+    }
+    if not outcomes and not stopped:
+        chosen = {"html": chosen["html"]}
+    annotated = annotate and os.environ.get("GITHUB_ACTIONS") == "true"
+    if not annotated and not any(chosen.values()):
         return
     from pytest_kernelllm.report.json import build_report, write_report
 
     report = build_report(environment, outcomes, patches, usage, spans, root=config.rootpath, stopped=stopped)
+    if annotated:
+        from pytest_kernelllm.suggest.github.annotations import all_annotations
+
+        for line in all_annotations(report, folder_in_repository(config.rootpath)):
+            terminal.write_line(line)
     try:
-        if file:
+        if file := chosen.get("report"):
             write_report(Path(file), report)
-        if html:
+        if file := chosen.get("sarif"):
+            from pytest_kernelllm.report.sarif import write_sarif
+
+            write_sarif(Path(file), report, folder_in_repository(config.rootpath))
+        if file := chosen.get("benchmark_json"):
+            from pytest_kernelllm.report.benchmark import left_out, write_benchmarks
+
+            if left := left_out(write_benchmarks(Path(file), report, config.rootpath)):
+                terminal.write_line(left, yellow=True)
+        if file := chosen["html"]:
             from pytest_kernelllm.report.html.page import write_page
 
-            write_page(Path(html), report)
+            write_page(Path(file), report)
     except OSError as error:
         terminal.write_line(f"The report was not written: {error}.", yellow=True)

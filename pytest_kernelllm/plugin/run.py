@@ -293,6 +293,7 @@ class Run:
             usage,
             spans,
             self._stopped,
+            annotate=self.settings.annotations,
         )
 
     def _interrupted(self) -> str:

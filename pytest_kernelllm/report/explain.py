@@ -29,3 +29,25 @@ def explain(root: Path, outcome: Outcome, nodeid: str) -> str:
     lines.append(f"target: {target.path}:{target.line} {target.name}")
     lines.append(f"again: {command('pytest', '--kernelllm', from_here(root, nodeid)).strip('`')}")
     return "\n".join(lines)
+
+
+def properties(outcome: Outcome) -> list[tuple[str, str]]:
+    """Returns the verdict in names and values, which JUnit's XML has as properties of a test case."""
+    verdict = outcome.verdict
+    if verdict is None:
+        return []
+    named = {
+        "verdict": verdict.verdict,
+        "stage": verdict.stage,
+        "rule": verdict.rule,
+        "program": verdict.kernel_hash,
+        "certificate": verdict.addresses.in_words() if verdict.addresses else "",
+    }
+    for name, ratio in (("speedup", verdict.speedup), ("speedup_compiled", verdict.speedup_compiled)):
+        if ratio:
+            named |= {
+                name: f"{ratio.value:.4g}",
+                f"{name}_low": f"{ratio.low:.4g}",
+                f"{name}_high": f"{ratio.high:.4g}",
+            }
+    return [(f"kernelllm.{name}", value) for name, value in named.items() if value]

@@ -32,6 +32,8 @@ MARKED = re.compile(
 )
 """How a text says which patch it describes, and whether it still stands."""
 _END = "<!-- kernelllm:end -->"
+COMMENT = "<!-- kernelllm:results -->"
+"""How a comment begins that says what was found."""
 
 
 def code(text: str) -> str:
@@ -47,8 +49,13 @@ def html_code(text: str) -> str:
     return f"<code>{html.escape(_plain(text))}</code>"
 
 
-def job_summary(report: Report) -> str:
-    """Returns what a verify job found, as its summary; at most ``LONGEST_SUMMARY`` bytes."""
+def comment_text(report: Report, commit: str, run: str) -> str:
+    """Returns what a verify job found, as a comment on the pull request that it verified."""
+    return f"{COMMENT}\n{job_summary(report, LONGEST_BODY).rstrip()}\n\n{code(commit[:12])} was verified by [this run]({run}).\n"
+
+
+def job_summary(report: Report, longest: int = LONGEST_SUMMARY) -> str:
+    """Returns what a verify job found, as its summary; at most ``longest`` bytes."""
     targets = report.targets
     verified = [t for t in targets if t.winner is not None]
     head = [
@@ -63,7 +70,7 @@ def job_summary(report: Report) -> str:
     for each in spent(candidates):
         head += [f"{code(each.generator)}: {each}.", ""]
     rows = [_table_head("result"), *(_row(t, _result(t)) for t in targets), ""]
-    return _joined(head, rows, (_details(t) for t in targets), LONGEST_SUMMARY)
+    return _joined(head, rows, (_details(t) for t in targets), longest)
 
 
 def pull_request_section(

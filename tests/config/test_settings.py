@@ -49,6 +49,7 @@ EXAMPLES = {
     "compare": ("off",) * 3,
     "compare_fail": ("2.5%",) * 3,
     "kernels_dir": ("pkg/kernels",) * 3,
+    "annotations": ("no", False, False),
     "store": ("kept",) * 3,
 }
 """For each setting: as text, as TOML, and what it means; never its default."""
@@ -96,7 +97,7 @@ def test_keys_may_be_spelled_with_hyphens_and_empty_variables_say_nothing(tmp_pa
     [
         ("samples", "--kernelllm-set takes KEY=VALUE, not 'samples'."),
         ("deadlin=3", "--kernelllm-set has no setting `deadlin`; did you mean `deadline`?"),
-        ("xyzzy=3", "--kernelllm-set has no setting `xyzzy`; it takes arch, baseline, "),
+        ("xyzzy=3", "--kernelllm-set has no setting `xyzzy`; it takes annotations, arch, baseline, "),
     ],
 )
 def test_what_is_set_for_a_run_has_a_name_and_a_value(text, sentence):
@@ -189,7 +190,16 @@ def test_the_choices_that_help_shows_are_those_of_the_setting():
 
 def test_every_option_reaches_its_setting(pytester):
     pytester.makepyfile("def test_nothing(): ...")
-    plain = {"paths", "store", "timing", "require_kernels", "require_timing", "generator", "candidates_dir"}
+    plain = {
+        "paths",
+        "store",
+        "timing",
+        "require_kernels",
+        "require_timing",
+        "generator",
+        "candidates_dir",
+        "annotations",
+    }
     given = {name: text for name, (text, _, _) in EXAMPLES.items() if name not in plain}
     given["isolation"] = "best"
     options = [

@@ -1,5 +1,6 @@
 """An adopted kernel is timed and recorded on a GPU, then made slower: the run is red and says why."""
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -47,6 +48,24 @@ def test_a_kernel_that_became_slower_is_red_until_it_is_fast_again(tmp_path):
     adopt(tmp_path)
     fast = pytest_in(tmp_path)
     assert fast.returncode == 0, fast.stdout
+
+
+def test_the_base_and_a_change_are_compared_in_one_job(tmp_path):
+    adopt(tmp_path)
+    base = pytest_in(
+        tmp_path, "--kernelllm-compare=off", "--kernelllm-save=base", "--kernelllm-benchmark-json=base.json"
+    )
+    assert base.returncode == 0, base.stdout
+    adopt(tmp_path, GOOD.replace(LAUNCH, 8 * LAUNCH))
+    change = pytest_in(tmp_path, "--kernelllm-compare=base", "--kernelllm-benchmark-json=change.json")
+    assert change.returncode == 1 and "slower than recorded: " in change.stdout, change.stdout
+    kernels = [
+        {each["fullname"]: each["stats"] for each in json.loads((tmp_path / name).read_text())["benchmarks"]}
+        for name in ("base.json", "change.json")
+    ]
+    [name] = [name for name in kernels[0] if name.endswith("::adopted[default-kernel]")]
+    assert kernels[0].keys() == kernels[1].keys()
+    assert 0 < kernels[0][name]["min"] < kernels[1][name]["median"]
 
 
 def test_noise_between_two_measurements_is_no_regression(tmp_path):

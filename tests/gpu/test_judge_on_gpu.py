@@ -33,6 +33,10 @@ def test_an_honest_kernel_is_timed_against_eager_and_compile(decide):
     [timing] = verdict.timing
     assert timing.case == "default"
     assert 0 < timing.kernel.p20 <= timing.kernel.p50 <= timing.kernel.p80
+    assert timing.samples.keys() == {"kernel", "eager", "compiled"}
+    calls = timing.samples["kernel"]
+    assert 0 < calls.least <= timing.kernel.p20 and timing.kernel.p80 <= calls.most
+    assert calls.least <= calls.mean <= calls.most and calls.calls > 1
     assert timing.speedup.low <= timing.speedup.value <= timing.speedup.high
     assert timing.compiled is not None
     assert timing.bytes == 2 * 65536 * 64 * 4 + 64 * 4

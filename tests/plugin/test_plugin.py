@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from projects import CANDIDATES, COMMAND, GOOD, LAYERS, lay_out
@@ -63,6 +64,7 @@ def judged(tmp_path_factory):
         "-rxs",
     ]
     report = ["--kernelllm-report=out/report.json", "--kernelllm-html=out/page.html", "--junitxml=junit.xml"]
+    report += ["--kernelllm-sarif=out/kernels.sarif", "--kernelllm-benchmark-json=out/benchmark.json"]
     done = subprocess.run([*command, *report], cwd=path, capture_output=True, text=True, check=False)
     return path, done
 
@@ -84,8 +86,8 @@ def test_the_options_are_one_screen_of_pytests_own_help(pytester):
     assert done.ret == 0
     text = done.stdout.str().partition("kernelllm: Triton kernels")[2]
     text = text[: re.search(r"^\S", text, re.M).start()]
-    assert len(re.findall(r"^  --kernelllm", text, re.M)) == 15
-    assert text.count("\n") <= 40
+    assert len(re.findall(r"^  --kernelllm", text, re.M)) == 17
+    assert text.count("\n") <= 45
 
 
 def test_four_bad_candidates_cost_four_verdicts_and_nothing_else(judged):
@@ -158,11 +160,25 @@ def test_a_page_that_cannot_be_written_loses_nothing_else(known):
     result.stdout.fnmatch_lines(["The report was not written: *file*", "*1 passed*"])
 
 
+def test_without_a_gpu_nothing_was_timed_and_beside_an_accepted_candidate_nothing_is_a_problem(judged):
+    path, _ = judged
+    assert json.loads((path / "out" / "benchmark.json").read_text())["benchmarks"] == []
+    assert json.loads((path / "out" / "kernels.sarif").read_text())["runs"][0]["results"] == []
+
+
 def test_junit_names_every_item(judged):
     path, _ = judged
     text = (path / "junit.xml").read_text()
     assert 'name="correctness[files-0]"' in text
     assert 'name="speedup[files-4]"' in text
+    cases = {case.get("name"): case for case in ElementTree.fromstring(text).iter("testcase")}
+    found = [
+        {each.get("name"): each.get("value") for each in cases[name].iter("property")}
+        for name in ("correctness[files-0]", "correctness[files-1]")
+    ]
+    assert [each["kernelllm.verdict"] for each in found] == ["accepted", "rejected"]
+    assert "kernelllm.rule" not in found[0] and found[1]["kernelllm.rule"] == "values"
+    assert "bounds" in found[0]["kernelllm.certificate"] and "kernelllm.speedup" not in found[0]
 
 
 def test_a_second_run_knows_everything_and_imports_no_torch(judged):
@@ -444,8 +460,9 @@ def test_a_conftest_may_add_inputs_tolerances_generators_and_reactions(project):
 
 
 @pytest.mark.slow
-def test_adoption_end_to_end(known):
-    """Patch, apply, adopted ids, same hash; then a broken and a stale kernel, each red with its reason."""
+def test_adoption_end_to_end(known, monkeypatch):
+    """Patch, apply, adopted ids, same hash; then a broken and a stale kernel, each red with its reason and annotated once."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
     subprocess.run(["git", "init", "-q"], cwd=known.path, check=True)
     assert run(known, *FILES, "--kernelllm-samples=1").ret == 0
     before = scan_hash(known)
@@ -469,6 +486,13 @@ def test_adoption_end_to_end(known):
     result = run(known, *FILES, "--kernelllm-samples=1")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["*is wrong at*", "*kernel: _triton.scale*", "*layers.py*"])
+    assert annotated(result) == ["::error file=layers.py,line=12,title=kernelllm%3A values"]
+    result = run(known, *FILES, "--kernelllm-samples=1", "-n2", "--kernelllm-sarif=out/kernels.sarif")
+    assert annotated(result) == ["::error file=layers.py,line=12,title=kernelllm%3A values"]
+    [found] = json.loads((known.path / "out" / "kernels.sarif").read_text())["runs"][0]["results"]
+    assert (found["level"], found["ruleId"]) == ("error", "values")
+    result = run(known, *FILES, "--kernelllm-samples=1", "--kernelllm-set=annotations=no")
+    assert annotated(result) == []
 
     kernel.write_text(verified.replace('"grad": False', '"grad": True'))
     result = run(known, *FILES, "--kernelllm-samples=1")
@@ -483,6 +507,13 @@ def test_adoption_end_to_end(known):
     result.stdout.fnmatch_lines(
         ["*the kernel is stale*", "*Scale*adopted kernel is stale: the module changed*"]
     )
+    assert "::warning file=layers.py,line=12,title=kernelllm%3A stale" in annotated(result)
+
+
+def annotated(result):
+    """The errors and warnings that a run annotates, and where."""
+    marked = (line for line in result.outlines if line.startswith(("::error", "::warning")))
+    return ["::".join(line.split("::")[:2]) for line in marked]
 
 
 def scan_hash(project):

@@ -16,6 +16,8 @@ from pytest_kernelllm.suggest.patch import COMBINED
 REPORT = "report.json"
 PAGE = "report.html"
 """A page for people, which is never opened here."""
+SARIF = "kernels.sarif"
+"""For code scanning; never opened here, either."""
 PATCHES = "patches"
 
 MOST_FILES = 1000
@@ -24,6 +26,7 @@ LARGEST_PATCH = 4 * 2**20
 LARGEST_TOTAL = 64 * 2**20
 """Bytes of all files together."""
 
+_BESIDE_PATCHES = (REPORT, PAGE, SARIF)
 _PATCH_NAME = re.compile(r"[^/\\\0]{1,200}\.patch")
 
 
@@ -49,7 +52,7 @@ def read_artifact(folder: Path) -> Artifact:
         report = read_report(_read(files[REPORT]))
     except ReportError as error:
         raise SuggestionRefused(f"{REPORT} of the artifact is not a report: {error}.") from None
-    patches = {name: path for name, path in files.items() if name not in (REPORT, PAGE)}
+    patches = {name: path for name, path in files.items() if name not in _BESIDE_PATCHES}
     if not patches:
         return Artifact(report, None)
     chosen = f"{PATCHES}/{COMBINED}.patch" if len(patches) > 1 else next(iter(patches))
@@ -83,10 +86,10 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
                 status = entry.stat(follow_symlinks=False)
                 if not prefix and entry.name == PATCHES and stat.S_ISDIR(status.st_mode):
                     continue
-                expected = _PATCH_NAME.fullmatch(entry.name) if prefix else entry.name in (REPORT, PAGE)
+                expected = _PATCH_NAME.fullmatch(entry.name) if prefix else entry.name in _BESIDE_PATCHES
                 if not expected or not stat.S_ISREG(status.st_mode):
                     raise SuggestionRefused(
-                        "The artifact contains something that is neither its report, its page nor a patch."
+                        "The artifact contains something that is neither its report, its page, its SARIF file nor a patch."
                     )
                 total += status.st_size
                 if status.st_size > LARGEST_FILE or total > LARGEST_TOTAL:

@@ -53,6 +53,18 @@ class GitHub:
         """Change a pull request's text, and close it with ``state="closed"``."""
         return self._write("PATCH", f"pulls/{number}", {"body": body, **({"state": state} if state else {})})
 
+    def comments(self, number: int) -> list[dict[str, Any]]:
+        """The comments on a pull request, oldest first."""
+        return self._list(f"issues/{number}/comments")
+
+    def add_comment(self, number: int, *, body: str) -> dict[str, Any]:
+        """Comment on a pull request."""
+        return self._write("POST", f"issues/{number}/comments", {"body": body})
+
+    def update_comment(self, comment: int, *, body: str) -> dict[str, Any]:
+        """Change a comment's text."""
+        return self._write("PATCH", f"issues/comments/{comment}", {"body": body})
+
     # ------------------------------------------------------------------ requests
 
     def _list(self, path: str, query: Mapping[str, str] | None = None) -> list[dict[str, Any]]:

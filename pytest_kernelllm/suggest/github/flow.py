@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from pytest_kernelllm.report.markdown import MARKED, TITLE, with_section
+from pytest_kernelllm.report.markdown import COMMENT, MARKED, TITLE, comment_text, with_section
 from pytest_kernelllm.suggest.github.artifact import Artifact
 from pytest_kernelllm.suggest.github.branch import branch_for, look_at, message_for
 from pytest_kernelllm.suggest.github.client import GitHub
@@ -50,13 +50,20 @@ class SuggestOutcome:
 
 
 def suggest(
-    job: WorkflowJob, artifact: Artifact, git: Git, github: GitHub | None, kernels_dir: str = FOLDER
+    job: WorkflowJob,
+    artifact: Artifact,
+    git: Git,
+    github: GitHub | None,
+    kernels_dir: str = FOLDER,
+    *,
+    comment: bool = False,
 ) -> SuggestOutcome:
     """Suggests the kernels of an artifact as far as permissions and the branch allow.
 
     Args:
         artifact: as it was read; its patch is checked here.
         github: the API; None without a token.
+        comment: whether a comment on the pull request whose head was verified says what was found.
 
     Raises:
         SuggestionRefused: the patch is not one that a verify job writes.
@@ -69,7 +76,9 @@ def suggest(
         )
     if github is None:
         return _left("The job has no token.")
-    return _Suggesting(job, source, git, github).run(artifact, kernels_dir)
+    suggesting = _Suggesting(job, source, git, github)
+    outcome = suggesting.run(artifact, kernels_dir)
+    return suggesting.comment(artifact, outcome) if comment else outcome
 
 
 class _Suggesting:
@@ -104,6 +113,22 @@ class _Suggesting:
             return _left(str(error))
         except GitError as error:
             return self._stopped(error)
+
+    def comment(self, artifact: Artifact, outcome: SuggestOutcome) -> SuggestOutcome:
+        """Rewrites the one comment on the verified pull request, or adds it; says so where that is not permitted."""
+        try:
+            if pull := self._verified_pull():
+                text = comment_text(artifact.report, self.source.commit, self.job.verified)
+                own = next(filter(_results, self.github.comments(pull["number"])), None)
+                if own is None:
+                    self.github.add_comment(pull["number"], body=text)
+                else:
+                    self.github.update_comment(own["id"], body=text)
+        except ApiError as error:
+            if error.status not in _NO_PERMISSION:
+                raise
+            return replace(outcome, sentence=f"{outcome.sentence} The job may not comment: {error}")
+        return outcome
 
     def _verified_pull(self) -> dict[str, Any] | None:
         """The open pull request whose head was verified."""
@@ -206,6 +231,13 @@ def _declined(pull: dict[str, Any], digest: str) -> bool:
     found = MARKED.search(pull["body"] or "")
     offered = found is not None and found["patch"] == digest and found["state"] == "offered"
     return offered and pull["state"] == "closed" and not pull["merged_at"]
+
+
+def _results(comment: dict[str, Any]) -> bool:
+    """Whether a comment says what a run found, and is not by a stranger, who could rewrite it afterwards."""
+    bot = (comment["user"] or {}).get("type") == "Bot"
+    ours = bot or comment.get("author_association") in ("OWNER", "MEMBER", "COLLABORATOR")
+    return ours and (comment.get("body") or "").startswith(COMMENT)
 
 
 def _left(why: str) -> SuggestOutcome:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from pytest_kernelllm.core.git import work_tree
+from pytest_kernelllm.core.git import folder_in_repository
 from pytest_kernelllm.report.markdown import job_summary
 from pytest_kernelllm.report.read import Report, read_report
-from pytest_kernelllm.suggest.github.artifact import PATCHES, REPORT
+from pytest_kernelllm.report.sarif import write_sarif
+from pytest_kernelllm.suggest.github.annotations import all_annotations
+from pytest_kernelllm.suggest.github.artifact import PATCHES, REPORT, SARIF
 from pytest_kernelllm.suggest.github.runner import ActionsRunner
 from pytest_kernelllm.suggest.patch import COMBINED
 
-MOST_ANNOTATIONS = 10
-"""Per level and step; GitHub drops further ones."""
-
 
 def pack(report: Path, folder: Path, base: Path = Path()) -> Report:
-    """Copies the report and its patches into ``folder``, replacing older ones.
+    """Copies the report and its patches into ``folder``, replacing older ones, and writes its problems as SARIF.
 
     Only the patches that the report names are copied, and the combined one if there are several; patches that
     older runs left in the store are not. The report names them relative to ``base``.
@@ -36,29 +35,12 @@ def pack(report: Path, folder: Path, base: Path = Path()) -> Report:
         patches.append(patches[0].with_name(f"{COMBINED}.patch"))
     for patch in patches:
         shutil.copyfile(patch, folder / PATCHES / patch.name)
+    write_sarif(folder / SARIF, found, folder_in_repository(base))
     return found
 
 
 def publish(report: Report, root: Path, runner: ActionsRunner) -> None:
     """Writes the job's summary and annotates the targets."""
     runner.summary(job_summary(report))
-    top = work_tree(root) or root.absolute()
-    prefix = root.absolute().relative_to(top)
-    count = {"notice": 0, "error": 0}
-    for entry in report.targets:
-        target, winner = entry.target, entry.winner
-        file = (prefix / target.path).as_posix()
-        if entry.failure:
-            count["error"] += 1
-            if count["error"] <= MOST_ANNOTATIONS:
-                text = f"{target.name}: the adopted kernel {': '.join(entry.failure)}"
-                runner.annotate("error", text, file=file, line=target.line)
-        elif winner is not None and winner.verdict is not None and entry.patch is not None:
-            eager, compiled = winner.verdict.speedup, winner.verdict.speedup_compiled
-            gain = f", {eager.value:.3g} times as fast as eager" if eager else ""
-            gain += f", {compiled.value:.3g} times as fast as torch.compile" if compiled else ""
-            count["notice"] += 1
-            if count["notice"] <= MOST_ANNOTATIONS:
-                runner.annotate(
-                    "notice", f"{target.name}: a verified kernel{gain}", file=file, line=target.line
-                )
+    for line in all_annotations(report, folder_in_repository(root)):
+        print(line, flush=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from pytest_kernelllm.suggest.github.annotations import annotation
 from pytest_kernelllm.suggest.github.errors import shown
 
 Level = Literal["notice", "warning", "error"]
@@ -19,10 +20,9 @@ class ActionsRunner:
         self._output = environ.get("GITHUB_OUTPUT", "")
         self._summary = environ.get("GITHUB_STEP_SUMMARY", "")
 
-    def annotate(self, level: Level, message: str, *, file: str = "", line: int = 0) -> None:
-        """Prints an annotation for a line of a file, or for the job."""
-        where = f"file={_property(file)},line={line}," if file else ""
-        print(f"::{level} {where}title=kernelllm::{_data(shown(message))}", flush=True)
+    def annotate(self, level: Level, message: str) -> None:
+        """Prints an annotation for the job."""
+        print(annotation(level, message), flush=True)
 
     def output(self, name: str, value: str) -> None:
         """Sets one of the step's outputs to one line of text."""
@@ -35,11 +35,3 @@ class ActionsRunner:
         if self._summary:
             with Path(self._summary).open("a", encoding="utf-8") as file:
                 file.write(text)
-
-
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(shown(text)).replace(":", "%3A").replace(",", "%2C")

@@ -47,6 +47,14 @@ def test_a_spread_gives_percentiles():
     assert (spread.p20, spread.p50, spread.p80) == (21.0, 51.0, 81.0)
 
 
+def test_a_sample_keeps_what_percentiles_leave_out():
+    sample = timing.sample([*(float(x) for x in range(1, 10)), 105.0])
+    assert (sample.calls, sample.least, sample.most, sample.mean) == (10, 1.0, 105.0, 15.0)
+    assert sample.deviation == pytest.approx(31.728, abs=1e-3)
+    assert sample.quartiles == (3.25, 7.75)
+    assert sample.outliers == (1, 1)
+
+
 @dataclass
 class Steady:
     name: str

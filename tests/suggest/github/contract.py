@@ -13,6 +13,8 @@ REPOSITORY = "/repos/{owner}/{repo}/"
 PATHS = [
     "pulls",
     "pulls/{pull_number}",
+    "issues/{issue_number}/comments",
+    "issues/comments/{comment_id}",
 ]
 
 

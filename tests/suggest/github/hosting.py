@@ -24,8 +24,9 @@ class Hosting:
         self.bare = folder / f"{NAME}.git"
         self.bare.mkdir(parents=True)
         git(self.bare, "init", "-q", "--bare", "-b", "main")
-        self.may_push = self.may_open = True
+        self.may_push = self.may_open = self.may_comment = True
         self.pulls = []
+        self.comments = {}
         self.requests, self.refusals = [], []
         self.before_push = {}  # by method: GET lists the branches, POST sends
         hosting = self
@@ -198,8 +199,28 @@ class Hosting:
         self.pulls[number - 1].update(body)
         return _json(200, self.pulls[number - 1])
 
+    def list_comments(self, number, asked, body):
+        return self.comments.get(number, [])
+
+    def add_comment(self, number, asked, body, *, kind="Bot", association="NONE"):
+        if not self.may_comment:
+            return _json(403, {"message": "Resource not accessible by integration"})
+        comments = self.comments.setdefault(number, [])
+        known = sum(map(len, self.comments.values()))
+        comment = {"id": 100 + known, "user": {"type": kind}, "author_association": association, **body}
+        comments.append(comment)
+        return _json(201, comment)
+
+    def change_comment(self, identity, asked, body):
+        [comment] = [each for all in self.comments.values() for each in all if each["id"] == identity]
+        comment.update(body)
+        return _json(200, comment)
+
 
 ROUTES = [
+    (r"GET /issues/(\d+)/comments", "list_comments"),
+    (r"POST /issues/(\d+)/comments", "add_comment"),
+    (r"PATCH /issues/comments/(\d+)", "change_comment"),
     (r"GET /pulls", "list_pulls"),
     (r"POST /pulls", "open_pull"),
     (r"PATCH /pulls/(\d+)", "change_pull"),

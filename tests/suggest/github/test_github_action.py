@@ -82,7 +82,7 @@ def test_verify_runs_start_to_finish(verified):
     }
     artifact = workspace / "kernelllm-artifact"
     names = {p.relative_to(artifact).as_posix() for p in artifact.rglob("*") if p.is_file()}
-    assert names == {"report.json", "report.html", "patches/layers.Scale.patch"}
+    assert names == {"report.json", "report.html", "kernels.sarif", "patches/layers.Scale.patch"}
     assert "1 module of 1 with a verified kernel" in ran.summary
     assert "::notice file=project/layers.py,line=" in ran.log
 

@@ -17,6 +17,9 @@ CALLS = {
     "pulls": lambda api: api.pulls("owner:branch", state="all", base="main"),
     "open_pull": lambda api: api.open_pull(title="T", head="a", base="b", body="c"),
     "update_pull": lambda api: api.update_pull(1, body="b", state="closed"),
+    "comments": lambda api: api.comments(1),
+    "add_comment": lambda api: api.add_comment(1, body="b"),
+    "update_comment": lambda api: api.update_comment(7, body="b"),
 }
 
 
@@ -63,6 +66,7 @@ def test_what_is_read_from_answers_is_described_there(prism):
     """Fields that the flow relies on are required ones."""
     read = {
         ("pulls", "get"): {"number", "state", "body", "html_url", "head", "merged_at"},
+        ("issues/{issue_number}/comments", "get"): {"id", "user"},
     }
     for (path, method), names in read.items():
         operation = prism.description["paths"][f"/repos/{{owner}}/{{repo}}/{path}"][method]

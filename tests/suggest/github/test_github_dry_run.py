@@ -100,7 +100,7 @@ def test_a_dry_run_reads_a_report_as_well(world):
         (("--dry-run", "guard", "--mode", "verify"), "takes a step"),
         (("--dry-run",), "There is no kernelllm-artifact"),
         (("--dry-run", "--from", "setup.py"), "cannot be read"),
-        (("--dry-run", "--from", "pkg"), "neither its report, its page nor a patch"),
+        (("--dry-run", "--from", "pkg"), "neither its report, its page, its SARIF file nor a patch"),
     ],
 )
 def test_a_dry_run_that_cannot_be_made_says_why(world, arguments, said):

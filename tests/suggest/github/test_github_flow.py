@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -295,6 +296,39 @@ def topic(world, text="", owner="owner"):
     sha = git(world.clone, "rev-parse", "HEAD")
     world.hosting.add_pull("topic", "main", owner=owner, sha=sha)
     return Source("topic", sha, None if owner == "owner" else owner, pull_request=True)
+
+
+@pytest.mark.parametrize("owner", ["owner", "stranger"])
+def test_a_verified_pull_request_has_one_comment_that_each_run_rewrites(world, owner):
+    source = topic(world, owner=owner)
+    for body in (
+        "a person's",
+        "more of it",
+        "<!-- kernelllm:results -->\nby somebody who wants to rewrite it",
+    ):
+        world.hosting.add_comment(1, {}, {"body": body}, kind="User")
+    theirs = [dict(each) for each in world.hosting.comments[1]]
+    for names, found in ((("Scale",), "1 module of 2"), (("Scale", "Shift"), "2 modules of 2")):
+        world.suggest(world.artifact(names=names), source, comment=True)
+        *others, own = world.hosting.comments[1]
+        assert others == theirs
+        assert own["body"].startswith("<!-- kernelllm:results -->\n## Triton kernels\n")
+        assert found in own["body"] and f"`{source.commit[:12]}` was verified by [this run]" in own["body"]
+
+
+def test_there_is_no_comment_unless_asked_for_and_none_on_what_was_not_verified(world):
+    source = topic(world)
+    world.suggest(world.artifact(names=("Scale",)), source)
+    world.suggest(world.artifact(names=("Scale",)), comment=True)  # a push
+    world.suggest(world.artifact(names=("Scale",)), replace(source, commit="0" * 40), comment=True)
+    assert world.hosting.comments == {}
+
+
+def test_lacking_permission_to_comment_the_suggestion_is_made_all_the_same(world):
+    source = topic(world)
+    world.hosting.may_comment = False
+    done = world.suggest(world.artifact(), source, comment=True)
+    assert done.result == "opened" and "The job may not comment: " in done.sentence
 
 
 def test_kernels_for_a_pull_request_become_one_onto_its_branch(world):

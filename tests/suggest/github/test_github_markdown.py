@@ -155,7 +155,8 @@ def test_a_slower_adopted_kernel_is_an_error_at_its_marker(tmp_path, capsys):
     publish(adopted("1.31x -> 1.12x"), tmp_path, ActionsRunner({}))
     printed = capsys.readouterr().out
     assert (
-        "::error file=pkg/layers.py,line=3,title=kernelllm::Scale: the adopted kernel is slower: " in printed
+        "::error file=pkg/layers.py,line=3,title=kernelllm%3A slower than recorded::Scale: the adopted kernel is slower: "
+        in printed
     )
     assert "slower than recorded: 1.31x -> 1.12x" in printed
     summary = job_summary(adopted("release"))

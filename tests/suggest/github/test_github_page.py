@@ -22,9 +22,9 @@ def test_whatever_the_page_holds_is_not_read(folder):
 
 def test_a_link_or_a_folder_is_no_page(folder):
     (folder / PAGE).symlink_to("/etc/passwd")
-    with pytest.raises(SuggestionRefused, match="neither its report, its page nor a patch"):
+    with pytest.raises(SuggestionRefused, match="neither its report, its page, its SARIF file nor a patch"):
         read_artifact(folder)
     (folder / PAGE).unlink()
     (folder / PAGE).mkdir()
-    with pytest.raises(SuggestionRefused, match="neither its report, its page nor a patch"):
+    with pytest.raises(SuggestionRefused, match="neither its report, its page, its SARIF file nor a patch"):
         read_artifact(folder)
