@@ -1,0 +1,192 @@
+"""Writes a script of plain PyTorch that shows where a rejected candidate is wrong, at the smallest inputs that are found."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernelllm_judge.core.arguments import nested
+from kernelllm_judge.core.records import Verdict
+from kernelllm_judge.findings import Decision
+from kernelllm_judge.judging import ENDS, Criteria, Judge
+from kernelllm_judge.plans import make_plans
+from kernelllm_judge.rules.outputs import OutputRule
+from kernelllm_judge.run.backward import check_gradients, run_backward
+from kernelllm_judge.run.call import run_probe, tensors_of
+from kernelllm_judge.target import build
+from kernelllm_judge.target.calls import Call
+from kernelllm_judge.target.live import LiveTarget
+from kernelllm_judge.tool.script import Parts, script
+from kernelllm_judge.truth.acceptance import Unasked
+from kernelllm_judge.truth.prepared import PreparedProbe
+from kernelllm_judge.truth.probes import Probe, smaller
+
+SHOWN = frozenset({"run", "memory", "types", "guards", "inputs kept", "buffers updated", "gradients"})
+"""Rules that one plain call shows to be broken, beside those about outputs at their own probes."""
+
+GUARDED = frozenset({"memory", "guards"})
+
+LARGEST = 64 * 1024 * 1024
+"""Bytes that the script may load."""
+
+TRIES = 6
+"""Smaller sizes that are tried, from the smallest on, before those at which the candidate was rejected."""
+
+
+class _Unwritable(Exception):
+    """There is no reproducer; the text says why."""
+
+
+def write_reproducer(
+    judge: Judge, criteria: Criteria, live: LiveTarget, source: str, verdict: Verdict, file: Path
+) -> str:
+    """Writes the script, and beside it the kernel module and the inputs that it loads.
+
+    The candidate runs in the judge's isolated worker only, never here.
+
+    Returns:
+        Empty; or why there is none, in one sentence.
+
+    Raises:
+        launching.ServerFailed: the judge's own processes cannot start.
+    """
+    try:
+        probe = judge.rejected_at
+        if probe is None or not _shows(judge, verdict.rule):
+            raise _Unwritable(f"what breaks the rule `{verdict.rule}` does not show in one plain call")
+        for smallest in _sizes(judge, criteria, source, probe):
+            if found := _failing(judge, criteria, source, verdict.rule, smallest):
+                break
+        else:
+            raise _Unwritable("it did not fail again at the same inputs")
+        saved, reason = found
+        _write(live, source, verdict, reason, saved, file)
+    except _Unwritable as why:
+        return f"there is no reproducer: {why}"
+    except OSError as error:
+        return f"the reproducer cannot be written: {error.strerror}"
+    return ""
+
+
+def _shows(judge: Judge, name: str) -> bool:
+    return name in SHOWN or any(isinstance(rule, OutputRule) and rule.name == name for rule in judge.rules)
+
+
+def _sizes(judge: Judge, criteria: Criteria, source: str, probe: Probe) -> Iterator[Probe]:
+    """Yields the same probe at smaller sizes that the candidate supports, the smallest first; at last the probe itself."""
+    sizes = dict(probe.sizes)
+    plans = make_plans(
+        source,
+        [criteria.subject.case(probe.case)],
+        judge.rules,
+        judge.policy,
+        on_gpu=judge.device.type == "cuda",
+        seed=0,
+        nonfinite=criteria.nonfinite,
+    )
+    for plan in plans:
+        if all(low <= sizes[name] <= high for name, (low, high) in plan.ranges.items()):
+            fitting = list(smaller(plan.case, plan.ranges, sizes))
+            for each in islice(reversed(fitting), TRIES):
+                yield replace(probe, sizes=tuple(each.items()))
+            break
+    yield probe
+
+
+def _failing(
+    judge: Judge, criteria: Criteria, source: str, rule: str, probe: Probe
+) -> tuple[dict[str, Any], str] | None:
+    """Calls the candidate at a probe. Returns what the script loads, and the reason, if it breaks the rule there."""
+    saved: dict[str, Any] = {}
+    try:
+        with judge.loaded(source, criteria, rule) as judging:
+            prepared = judging.references.prepare(probe)
+            saved = _saved(prepared)
+            if rule == "gradients":
+                gradients = judging.references.gradients(prepared)
+                saved |= {"wrt": list(gradients.names), "into": list(gradients.into)}
+                check_gradients(judging, prepared, run_backward(judging, prepared), rule)
+                return None
+            run = run_probe(judging, prepared)
+            for each in judge.rules:
+                if each.name != "gradients":
+                    each.check_run(run)
+    except Unasked:
+        return None
+    except ENDS as end:
+        if isinstance(end, Decision) and end.rule == rule:
+            return saved, end.reason
+    return None
+
+
+def _saved(prepared: PreparedProbe) -> dict[str, Any]:
+    probe, module = prepared.probe, prepared.module
+    return {
+        "inputs": nested({name: _plain(value) for name, value in prepared.arguments.items()}),
+        "state": {name: _plain(tensor) for name, tensor in tensors_of(module).items()},
+        "attributes": {name: _attribute(module, name) for name in probe.perturbed},
+        "updates": list(prepared.updates.names),
+        "training": module.training,
+    }
+
+
+def _plain(value: Any) -> Any:
+    return value.detach().cpu().contiguous() if isinstance(value, torch.Tensor) else value
+
+
+def _attribute(module: torch.nn.Module, name: str) -> Any:
+    path, _, last = name.rpartition(".")
+    return getattr(module.get_submodule(path), last)
+
+
+def _write(
+    live: LiveTarget, source: str, verdict: Verdict, reason: str, saved: dict[str, Any], file: Path
+) -> None:
+    """Writes the three files.
+
+    Raises:
+        _Unwritable: PyTorch would not load the inputs as plain values, or they are too large.
+    """
+    made = build.init_arguments(live.options.init, live.target.name)
+    if not isinstance(made, Call):
+        raise _Unwritable("its `init` returns a ready module, which a script cannot build")
+    if any("[" in name for name in saved.get("wrt", ())):
+        raise _Unwritable("gradients of what a tuple holds are asked for")
+    if "<locals>" in live.cls.__qualname__:
+        raise _Unwritable("its class is defined in a function, from where a script cannot import it")
+    saved["init"] = [list(made.args), made.kwargs]
+    held = io.BytesIO()
+    try:
+        torch.save(saved, held)
+        held.seek(0)
+        torch.load(held, weights_only=True)
+    except Exception:  # whatever the user's objects raise
+        raise _Unwritable("its constructor or its call takes what is no tensor and no plain value") from None
+    if held.tell() > LARGEST:
+        raise _Unwritable(f"its inputs and weights are larger than {LARGEST >> 20} MiB")
+    stem, reference = re.sub(r"\W", "_", file.stem), Path(inspect.getfile(live.cls)).resolve()
+    if "." in reference.stem:
+        raise _Unwritable(f"{reference.name} has a name that a script cannot import")
+    kernel, data = file.with_name(f"{stem}_kernel.py"), file.with_name(f"{stem}.pt")
+    parts = Parts(
+        says=f"Rejected by the rule `{verdict.rule}`: {reason}.",
+        reference=reference,
+        cls=live.cls.__qualname__,
+        kernel=kernel.stem,
+        data=data.name,
+        attributes=bool(saved["attributes"]),
+        gradients="wrt" in saved,
+        guarded=verdict.rule in GUARDED,
+    )
+    file.parent.mkdir(parents=True, exist_ok=True)
+    kernel.write_text(source, encoding="utf-8")
+    data.write_bytes(held.getvalue())
+    file.write_text(script(parts), encoding="utf-8")
