@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -158,9 +160,11 @@ class _Tools:
         from kernelllm_judge.target.errors import TargetError
 
         try:
-            if self._warm is None:
-                self._warm = self._make().__enter__()
-            self._last = self._warm.judge(reference, candidate, Speed(timing, min_speedup), reproducer)
+            # While it serves, the MCP package keeps file descriptor 1 from the protocol; Python's buffer would come out later.
+            with contextlib.redirect_stdout(sys.stderr):
+                if self._warm is None:
+                    self._warm = self._make().__enter__()
+                self._last = self._warm.judge(reference, candidate, Speed(timing, min_speedup), reproducer)
         except (ConfigError, PairError, TargetError, ServerFailed) as error:
             raise ToolError(f"{str(error).removesuffix('.')}.") from None
         return self._last
