@@ -130,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--reproducer",
         metavar="FILE.py",
-        type=output_file,
+        type=_script,
         help="where it is rejected at a probe, write a script of plain PyTorch that shows the wrong output there, at the smallest "
         "inputs that are found; its kernel and its inputs lie beside it",
     )
@@ -201,6 +201,12 @@ def _add_judge(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _script(text: str) -> str:
+    if not text.endswith(".py"):
+        raise argparse.ArgumentTypeError(f"{text} is no file of Python; expected one such as wrong.py")
+    return output_file(text)
+
+
 def _arch(text: str) -> str:
     if not re.fullmatch(r"sm_\d{2,3}", text):
         raise argparse.ArgumentTypeError(f"{text!r} is no architecture; expected one such as sm_90")
@@ -216,21 +222,17 @@ def _require(*names: str) -> None:
 
 def _opened(options: argparse.Namespace) -> WarmJudge:
     _require("torch", "triton")
-    from kernelllm_judge.core.errors import ConfigError
-    from kernelllm_judge.tool.warm import WarmJudge
+    from kernelllm_judge.tool.warm import Unjudged, WarmJudge
 
     try:
         return WarmJudge(options.device, options.arch, options.deadline, options.isolation)
-    except ConfigError as error:
-        raise CommandError(error) from None
+    except Unjudged as why:
+        raise CommandError(why) from None
 
 
 def _judge(warm: WarmJudge, options: argparse.Namespace) -> Judged:
     from kernelllm_judge.candidate import Speed
-    from kernelllm_judge.core.errors import ConfigError
-    from kernelllm_judge.launching import ServerFailed
-    from kernelllm_judge.pair_files import PairError
-    from kernelllm_judge.target.errors import TargetError
+    from kernelllm_judge.tool.warm import Unjudged
 
     speed, reproducer = Speed(options.timing, options.min_speedup), options.reproducer
     try:
@@ -238,10 +240,8 @@ def _judge(warm: WarmJudge, options: argparse.Namespace) -> Judged:
             return warm.judge(
                 options.reference, Path(options.candidate), speed, Path(reproducer) if reproducer else None
             )
-    except (ConfigError, PairError, TargetError) as error:
-        raise CommandError(error) from None
-    except ServerFailed as error:
-        raise CommandError(error, UNDECIDED) from None
+    except Unjudged as why:
+        raise CommandError(why, UNDECIDED if why.usable else UNUSABLE) from None
 
 
 def _write(file: Path, source: str) -> None:

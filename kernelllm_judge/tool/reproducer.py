@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -46,9 +46,15 @@ class _Unwritable(Exception):
 
 
 def write_reproducer(
-    judge: Judge, criteria: Criteria, live: LiveTarget, source: str, verdict: Verdict, file: Path
+    judge: Judge,
+    criteria: Criteria,
+    live: LiveTarget,
+    source: str,
+    verdict: Verdict,
+    file: Path,
+    given: Set[Path],
 ) -> str:
-    """Writes the script, and beside it the kernel module and the inputs that it loads.
+    """Writes the script, and beside it the kernel module and the inputs that it loads, over none of the files ``given``.
 
     The candidate runs in the judge's isolated worker only, never here.
 
@@ -68,7 +74,7 @@ def write_reproducer(
         else:
             raise _Unwritable("it did not fail again at the same inputs")
         saved, reason = found
-        _write(live, source, verdict, reason, saved, file)
+        _write(live, source, verdict, reason, saved, file, given)
     except _Unwritable as why:
         return f"there is no reproducer: {why}"
     except OSError as error:
@@ -148,7 +154,13 @@ def _attribute(module: torch.nn.Module, name: str) -> Any:
 
 
 def _write(
-    live: LiveTarget, source: str, verdict: Verdict, reason: str, saved: dict[str, Any], file: Path
+    live: LiveTarget,
+    source: str,
+    verdict: Verdict,
+    reason: str,
+    saved: dict[str, Any],
+    file: Path,
+    given: Set[Path],
 ) -> None:
     """Writes the three files.
 
@@ -176,6 +188,8 @@ def _write(
     if "." in reference.stem:
         raise _Unwritable(f"{reference.name} has a name that a script cannot import")
     kernel, data = file.with_name(f"{stem}_kernel.py"), file.with_name(f"{stem}.pt")
+    if over := {each.resolve() for each in (file, kernel)} & given:
+        raise _Unwritable(f"it would be written over {over.pop().name}")
     parts = Parts(
         says=f"Rejected by the rule `{verdict.rule}`: {reason}.",
         reference=reference,

@@ -70,8 +70,9 @@ HERE, DEVICE = pathlib.Path(__file__).parent, "cuda" if torch.cuda.is_available(
 os.environ["KERNELLLM_DISABLE"] = "1"  # the original runs, even if its class has adopted a kernel
 if DEVICE == "cpu":
     os.environ["TRITON_INTERPRET"] = "1"  # set before triton is imported
-sys.path[:0] = [$top, str(HERE)]
+sys.path.insert(0, $top)
 original = importlib.import_module("$module").$cls
+sys.path.insert(0, str(HERE))
 kernel = importlib.import_module("$kernel")
 
 saved = torch.load(HERE / "$data", map_location=DEVICE, weights_only=True)

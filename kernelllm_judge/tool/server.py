@@ -154,10 +154,7 @@ class _Tools:
         self, reference: str, candidate: str, timing: bool, min_speedup: float, reproducer: Path | None
     ) -> Judged:
         from kernelllm_judge.candidate import Speed
-        from kernelllm_judge.core.errors import ConfigError
-        from kernelllm_judge.launching import ServerFailed
-        from kernelllm_judge.pair_files import PairError
-        from kernelllm_judge.target.errors import TargetError
+        from kernelllm_judge.tool.warm import Unjudged
 
         try:
             # While it serves, the MCP package keeps file descriptor 1 from the protocol; Python's buffer would come out later.
@@ -165,6 +162,6 @@ class _Tools:
                 if self._warm is None:
                     self._warm = self._make().__enter__()
                 self._last = self._warm.judge(reference, candidate, Speed(timing, min_speedup), reproducer)
-        except (ConfigError, PairError, TargetError, ServerFailed) as error:
-            raise ToolError(f"{str(error).removesuffix('.')}.") from None
+        except Unjudged as why:
+            raise ToolError(str(why)) from None
         return self._last

@@ -9,11 +9,24 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from kernelllm_judge.candidate import Speed, criteria_of, judge_candidate
+from kernelllm_judge.core.errors import ConfigError
 from kernelllm_judge.core.records import Verdict
 from kernelllm_judge.in_memory import make_judge, text_of
-from kernelllm_judge.pair_files import find_reference
+from kernelllm_judge.launching import ServerFailed
+from kernelllm_judge.pair_files import PairError, find_reference
+from kernelllm_judge.target.errors import TargetError
 from kernelllm_judge.target.live import LiveTarget, load_target
 from kernelllm_judge.tool.reproducer import write_reproducer
+
+
+class Unjudged(Exception):
+    """There is no verdict: one sentence."""
+
+    def __init__(self, why: Exception) -> None:
+        """``why`` is what was raised."""
+        super().__init__(f"{str(why).removesuffix('.')}.")
+        self.usable = isinstance(why, ServerFailed)
+        """Whether the files and arguments can be used, so that another try may decide."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +67,15 @@ class WarmJudge:
         deadline: float = 60.0,
         isolation: Literal["best", "strict"] = "best",
     ) -> None:
-        """Starts nothing yet. The arguments are those of ``in_memory.judge``."""
-        self._judge = make_judge(device, arch, deadline, isolation)
+        """Starts nothing yet. The arguments are those of ``in_memory.judge``.
+
+        Raises:
+            Unjudged: candidates cannot be isolated as asked.
+        """
+        try:
+            self._judge = make_judge(device, arch, deadline, isolation)
+        except ConfigError as error:
+            raise Unjudged(error) from None
         self._references: dict[str, _Loaded] = {}
 
     def __enter__(self) -> Self:
@@ -79,17 +99,21 @@ class WarmJudge:
             reproducer: the script to write where the candidate is rejected at a probe.
 
         Raises:
-            PairError: a file cannot be read, or holds no reference.
-            TargetError: the reference cannot be built or called.
-            launching.ServerFailed: the judge's own processes cannot start.
+            Unjudged: a file cannot be used, the reference cannot be built or called, or the judge's processes cannot start.
         """
-        text, note = text_of(candidate)
-        live = self._load(reference)
-        source, verdict = judge_candidate(self._judge, live, text, note, speed)
-        if reproducer is None or verdict.verdict != "rejected":
-            return Judged(verdict, source)
-        why = write_reproducer(self._judge, criteria_of(live, speed), live, source, verdict, reproducer)
-        return Judged(verdict, source, None if why else reproducer, why)
+        try:
+            text, note = text_of(candidate)
+            live = self._load(reference)
+            source, verdict = judge_candidate(self._judge, live, text, note, speed)
+            if reproducer is None or verdict.verdict != "rejected":
+                return Judged(verdict, source)
+            criteria, given = criteria_of(live, speed), {Path(reference.partition("::")[0]).resolve()}
+            if isinstance(candidate, Path) or "\n" not in candidate:
+                given.add(Path(candidate).resolve())
+            why = write_reproducer(self._judge, criteria, live, source, verdict, reproducer, given)
+            return Judged(verdict, source, None if why else reproducer, why)
+        except (ConfigError, PairError, TargetError, ServerFailed) as error:
+            raise Unjudged(error) from None
 
     def _load(self, reference: str) -> LiveTarget:
         target = find_reference(reference)

@@ -7,7 +7,7 @@ import anyio
 import pytest
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
-from relu_pair import ANSWER, REFERENCE
+from relu_kernels import ANSWER, REFERENCE
 
 WRONG = ANSWER.replace("+ 1.0", "+ 2.0")
 NOISY = REFERENCE.replace("return torch.relu(x) + 1", 'print("called"); return torch.relu(x) + 1')

@@ -7,7 +7,7 @@ import sys
 import threading
 
 import pytest
-from relu_pair import ANSWER, REFERENCE
+from relu_kernels import ANSWER, REFERENCE
 
 from kernelllm_judge.tool import watch
 
