@@ -250,6 +250,10 @@ def test_a_pair_is_judged_where_only_torch_the_judge_and_the_runtime_are_install
         assert unusable.returncode == 2 and unusable.stdout == ""
         assert sentence in unusable.stderr and unusable.stderr.count("\n") == 1
 
+    assert "name: kernelllm-judge" in run(python, command, "skill", cwd=tmp_path).stdout
+    served = run(python, command, "mcp", cwd=tmp_path)
+    assert (served.returncode, served.stdout) == (2, "") and "mcp is not installed" in served.stderr
+
     python_api = run(python, "-c", FROM_PYTHON, cwd=tmp_path)
     assert python_api.returncode == 0, python_api.stderr
     assert python_api.stdout == "accepted \nimported\n"

@@ -11,6 +11,12 @@ from wrong_kernels import MARKED, SCALE, SEEN, WRONG
 from kernelllm_judge.candidate import Speed
 from kernelllm_judge.tool.warm import WarmJudge
 
+HIDDEN = {
+    "static check": SCALE + "import os\n",
+    "torch's share": SCALE.replace("return out", "return x * self.weight + self.eps"),
+}
+"""Kernels that break a rule at no probe, and one that gives right outputs."""
+
 ALONE = """
 import runpy
 import sys
@@ -32,14 +38,12 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def judged(folder):
     with WarmJudge("cpu") as warm:
-        speed = Speed(timing=False)
+        tried = WRONG | {rule: ("Scale", text, "") for rule, text in HIDDEN.items()}
         yield {
-            rule: warm.judge(f"{folder / 'layers.py'}::{cls}", text, speed, folder / f"wrong {rule}.py")
-            for rule, (cls, text, _) in WRONG.items()
-        } | {
-            "static check": warm.judge(
-                f"{folder / 'layers.py'}::Scale", SCALE + "import os\n", speed, folder / "os.py"
+            rule: warm.judge(
+                f"{folder / 'layers.py'}::{cls}", text, Speed(timing=False), folder / f"wrong {rule}.py"
             )
+            for rule, (cls, text, _) in tried.items()
         }
 
 
@@ -64,11 +68,12 @@ def test_the_script_shows_what_is_wrong_at_the_smallest_size(rule, judged, print
     assert " n=1, " in " ".join(file.read_text().split()), "the case's own size is 48"
 
 
-def test_what_one_call_does_not_show_has_no_script(judged, folder):
-    assert judged["static check"].verdict.rule == "static check"
-    assert judged["static check"].reproducer is None and not (folder / "os.py").exists()
-    assert judged["static check"].note == (
-        "there is no reproducer: what breaks the rule `static check` does not show in one plain call"
+@pytest.mark.parametrize("rule", HIDDEN)
+def test_what_one_call_does_not_show_has_no_script(rule, judged, folder):
+    assert judged[rule].verdict.rule == rule
+    assert judged[rule].reproducer is None and not (folder / f"wrong {rule}.py").exists()
+    assert judged[rule].note == (
+        f"there is no reproducer: what breaks the rule `{rule}` does not show in one plain call"
     )
 
 
