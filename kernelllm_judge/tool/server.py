@@ -113,7 +113,7 @@ class _Tools:
             candidates: paths or texts, as for the tool judge.
             timing: whether to measure speed; without a GPU, candidates are ordered by their verdicts only.
         """
-        found = []
+        found: list[dict[str, Any]] = []
         for number, candidate in enumerate(candidates):
             verdict = self._judged(reference, candidate, timing, 0.0, None).verdict
             speed = verdict.speedup.value if verdict.speedup else None
