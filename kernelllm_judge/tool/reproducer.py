@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import operator
 import re
 from collections.abc import Iterator, Set
 from dataclasses import replace
@@ -35,7 +36,7 @@ SHOWN = frozenset({"run", "memory", "types", "guards", "inputs kept", "buffers u
 GUARDED = frozenset({"memory", "guards"})
 
 LARGEST = 64 * 1024 * 1024
-"""Bytes that the script may load."""
+"""Bytes of inputs, weights and outputs."""
 
 TRIES = 6
 """Smaller sizes that are tried, from the smallest on, before those at which the candidate was rejected."""
@@ -91,7 +92,7 @@ def _sizes(judge: Judge, criteria: Criteria, source: str, probe: Probe) -> Itera
     sizes = dict(probe.sizes)
     plans = make_plans(
         source,
-        [criteria.subject.case(probe.case)],
+        criteria.subject.cases,
         judge.rules,
         judge.policy,
         on_gpu=judge.device.type == "cuda",
@@ -99,7 +100,9 @@ def _sizes(judge: Judge, criteria: Criteria, source: str, probe: Probe) -> Itera
         nonfinite=criteria.nonfinite,
     )
     for plan in plans:
-        if all(low <= sizes[name] <= high for name, (low, high) in plan.ranges.items()):
+        if plan.case.name == probe.case and all(
+            low <= sizes[name] <= high for name, (low, high) in plan.ranges.items()
+        ):
             fitting = list(smaller(plan.case, plan.ranges, sizes))
             for each in islice(reversed(fitting), TRIES):
                 yield replace(probe, sizes=tuple(each.items()))
@@ -115,6 +118,8 @@ def _failing(
     try:
         with judge.loaded(source, criteria, rule) as judging:
             prepared = judging.references.prepare(probe)
+            if prepared.bytes > LARGEST:
+                raise _Unwritable(f"its inputs, weights and outputs take more than {LARGEST >> 20} MiB")
             saved = _saved(prepared)
             if rule == "gradients":
                 gradients = judging.references.gradients(prepared)
@@ -128,7 +133,7 @@ def _failing(
     except Unasked:
         return None
     except ENDS as end:
-        if isinstance(end, Decision) and end.rule == rule:
+        if isinstance(end, Decision) and end.rule == rule and saved:  # it was called
             return saved, end.reason
     return None
 
@@ -138,7 +143,7 @@ def _saved(prepared: PreparedProbe) -> dict[str, Any]:
     return {
         "inputs": nested({name: _plain(value) for name, value in prepared.arguments.items()}),
         "state": {name: _plain(tensor) for name, tensor in tensors_of(module).items()},
-        "attributes": {name: _attribute(module, name) for name in probe.perturbed},
+        "attributes": {name: operator.attrgetter(name)(module) for name in probe.perturbed},
         "updates": list(prepared.updates.names),
         "training": module.training,
     }
@@ -146,11 +151,6 @@ def _saved(prepared: PreparedProbe) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     return value.detach().cpu().contiguous() if isinstance(value, torch.Tensor) else value
-
-
-def _attribute(module: torch.nn.Module, name: str) -> Any:
-    path, _, last = name.rpartition(".")
-    return getattr(module.get_submodule(path), last)
 
 
 def _write(
@@ -165,7 +165,7 @@ def _write(
     """Writes the three files.
 
     Raises:
-        _Unwritable: PyTorch would not load the inputs as plain values, or they are too large.
+        _Unwritable: a script could not build the original or load its inputs.
     """
     made = build.init_arguments(live.options.init, live.target.name)
     if not isinstance(made, Call):
@@ -182,8 +182,6 @@ def _write(
         torch.load(held, weights_only=True)
     except Exception:  # whatever the user's objects raise
         raise _Unwritable("its constructor or its call takes what is no tensor and no plain value") from None
-    if held.tell() > LARGEST:
-        raise _Unwritable(f"its inputs and weights are larger than {LARGEST >> 20} MiB")
     stem, reference = re.sub(r"\W", "_", file.stem), Path(inspect.getfile(live.cls)).resolve()
     if "." in reference.stem:
         raise _Unwritable(f"{reference.name} has a name that a script cannot import")

@@ -59,6 +59,7 @@ kernelllm-judge $version wrote this script, which does not need it. The kernel r
 
 import copy
 import importlib
+import operator
 import os
 import pathlib
 import sys
@@ -104,7 +105,7 @@ for (name, want), (_, have) in zip(call(original.forward), call(kernel.forward))
 _ATTRIBUTES = """\
 for name, value in saved["attributes"].items():
     path, _, last = name.rpartition(".")
-    setattr(model.get_submodule(path), last, value)
+    setattr(operator.attrgetter(path)(model) if path else model, last, value)
 """
 
 _AMID = '''\

@@ -24,7 +24,7 @@ class Scale(nn.Module):
         return x * self.weight + self.eps
 
 
-@triton_candidate(inputs=rows, dims={"n": (1, 64)}, backward=True)
+@triton_candidate(inputs={"all": rows, "few": lambda k=8: torch.randn(k, 3)}, dims={"n": (1, 64), "k": (1, 8)}, backward=True)
 class Square(nn.Module):
     def forward(self, x):
         return x * x
