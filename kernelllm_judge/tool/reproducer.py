@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.core.records import Verdict
@@ -88,26 +89,28 @@ def _shows(judge: Judge, name: str) -> bool:
 
 
 def _sizes(judge: Judge, criteria: Criteria, source: str, probe: Probe) -> Iterator[Probe]:
-    """Yields the same probe at smaller sizes that the candidate supports, the smallest first; at last the probe itself."""
-    sizes = dict(probe.sizes)
+    """Yields the same probe at smaller sizes that the candidate supports, the smallest first; at last the probe itself.
+
+    Without a GPU, those of the same case in float32 come before one in bfloat16, which Triton's own interpreter cannot compute.
+    """
+    sizes, on_gpu = dict(probe.sizes), judge.device.type == "cuda"
+    easier = () if on_gpu else (f"{probe.case.removesuffix('-bfloat16')}-float32",)
     plans = make_plans(
         source,
         criteria.subject.cases,
         judge.rules,
         judge.policy,
-        on_gpu=judge.device.type == "cuda",
+        on_gpu=on_gpu,
         seed=0,
         nonfinite=criteria.nonfinite,
     )
-    for plan in plans:
-        if plan.case.name == probe.case and all(
+    for plan in sorted(plans, key=lambda each: each.case.name == probe.case):
+        if plan.case.name in (*easier, probe.case) and all(
             low <= sizes[name] <= high for name, (low, high) in plan.ranges.items()
         ):
             fitting = list(smaller(plan.case, plan.ranges, sizes))
-            for each in islice(reversed(fitting), TRIES):
-                yield replace(probe, sizes=tuple(each.items()))
-            break
-    yield probe
+            for each in (*islice(reversed(fitting), TRIES), sizes):
+                yield replace(probe, case=plan.case.name, sizes=tuple(each.items()))
 
 
 def _failing(
@@ -153,6 +156,12 @@ def _plain(value: Any) -> Any:
     return value.detach().cpu().contiguous() if isinstance(value, torch.Tensor) else value
 
 
+def _needs_gpu(saved: dict[str, Any]) -> str:
+    held = tree_leaves((saved["inputs"], saved["state"]))
+    bfloat16 = any(isinstance(value, torch.Tensor) and value.dtype == torch.bfloat16 for value in held)
+    return "Triton's own interpreter cannot compute bfloat16, so this needs a GPU." if bfloat16 else ""
+
+
 def _write(
     live: LiveTarget,
     source: str,
@@ -189,7 +198,7 @@ def _write(
     if over := {each.resolve() for each in (file, kernel)} & given:
         raise _Unwritable(f"it would be written over {over.pop().name}")
     parts = Parts(
-        says=f"Rejected by the rule `{verdict.rule}`: {reason}.",
+        says=f"Rejected by the rule `{verdict.rule}`: {reason}. {_needs_gpu(saved)}".strip(),
         reference=reference,
         cls=live.cls.__qualname__,
         kernel=kernel.stem,

@@ -89,17 +89,22 @@ $passes
     return [(keystr(path), leaf) for path, leaf in tree_flatten_with_path(found)[0] if torch.is_tensor(leaf)]
 
 
+shown = False
 for (name, want), (_, have) in zip(call(original.forward), call(kernel.forward)):
     if (want.dtype, want.shape) != (have.dtype, have.shape):
+        shown = True
         print(f"{name}: expected {want.dtype} {list(want.shape)}, got {have.dtype} {list(have.shape)}")
         continue
     a, b = (x.detach().cpu().to(torch.complex128) for x in (want, have))
     wrong = (a != b) & ~(a.isnan() & b.isnan())
-    if wrong.any():  # the place where it is most wrong for its row
+    if wrong.any():  # show the place where it is most wrong for its row
         row = a.abs().nan_to_num(0, 0, 0).amax(-1, keepdim=True) if a.dim() else a.abs()
         error = ((a - b).abs() / row).nan_to_num(torch.inf) * wrong
+        shown = True
         at = [int(i) for i in torch.unravel_index(error.nan_to_num(0).argmax(), a.shape)]
         print(f"{name} at {at}: expected {want[tuple(at)].item()}, got {have[tuple(at)].item()}")
+if not shown:
+    print("Nothing is wrong here. Triton's own interpreter differs from a GPU, as in NaN and TF32: run this on a GPU.")
 '''
 
 _ATTRIBUTES = """\

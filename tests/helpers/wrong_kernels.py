@@ -13,7 +13,7 @@ def rows(n=48):
     return torch.randn(n, 64)
 
 
-@triton_candidate(inputs=rows, init=(64,), dims={"n": (1, 64)})
+@triton_candidate(inputs=rows, init=(64,), dims={"n": (1, 64)}, dtypes=("bfloat16", "float32"))
 class Scale(nn.Module):
     def __init__(self, width, eps=0.5):
         super().__init__()
