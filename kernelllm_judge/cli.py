@@ -1,4 +1,4 @@
-"""The command ``kernelllm-judge``: judges one candidate file against one reference file."""
+"""The command ``kernelllm-judge``: judges one candidate file against one reference file, and has the judge used as a tool."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from kernelllm_judge.core.output_file import output_file
 
 if TYPE_CHECKING:
-    from kernelllm_judge.in_memory import JudgedKernel
+    from kernelllm_judge.tool.warm import Judged, WarmJudge
 
 ACCEPTED, REJECTED, UNUSABLE, UNDECIDED = 0, 1, 2, 3
 """Exit codes."""
@@ -33,31 +33,84 @@ class CommandError(Exception):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Judges one pair and returns the exit code."""
-    options = _parser().parse_args(argv)
+    """Judges one pair, or runs a subcommand, and returns the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    run = {"mcp": _serve, "skill": _skill}.get(arguments[0] if arguments else "")
     try:
-        judged = _judge(options)
-        if options.write:
-            _write(Path(options.write), judged.source)
+        return run(arguments[1:]) if run else _judge_pair(_parser().parse_args(arguments))
     except CommandError as error:
         print(f"kernelllm-judge: {error}", file=sys.stderr)
         return error.code
     except Exception:  # Python's own exit code for it would mean "rejected"
         traceback.print_exc()
         return UNDECIDED
+
+
+def _judge_pair(options: argparse.Namespace) -> int:
+    with _opened(options) as warm:
+        if not options.watch:
+            return _judge_once(warm, options)
+        from kernelllm_judge.tool.watch import saves
+
+        code = UNDECIDED
+        # An interrupt ends it, whatever runs then.
+        with contextlib.suppress(KeyboardInterrupt):
+            for _ in saves([Path(options.reference.partition("::")[0]), Path(options.candidate)]):
+                try:
+                    code = _judge_once(warm, options)
+                except CommandError as error:
+                    print(f"kernelllm-judge: {error}", file=sys.stderr)
+                    code = error.code
+        return code
+
+
+def _judge_once(warm: WarmJudge, options: argparse.Namespace) -> int:
+    judged = _judge(warm, options)
     verdict = judged.verdict
+    if options.write:
+        _write(Path(options.write), judged.source)
     if options.json:
-        print(json.dumps(verdict.to_json(), allow_nan=False))
+        printed = judged.to_json() if options.reproducer else verdict.to_json()
+        print(json.dumps(printed, allow_nan=False), flush=True)
     else:
-        print(verdict.in_words() + (f" (rule: {verdict.rule})" if verdict.rule else ""))
+        print(verdict.in_words() + (f" (rule: {verdict.rule})" if verdict.rule else ""), flush=True)
+        if judged.reproducer:
+            print(f"see it with: python {judged.reproducer}", flush=True)
+    if judged.note:
+        print(f"kernelllm-judge: {judged.note}.", file=sys.stderr)
     return {"accepted": ACCEPTED, "rejected": REJECTED}.get(verdict.verdict, UNDECIDED)
+
+
+def _serve(arguments: Sequence[str]) -> int:
+    options = _mcp_parser().parse_args(arguments)
+    _require("mcp", "torch", "triton")
+    from kernelllm_judge.tool.server import serve
+
+    serve(options.device, options.arch, options.deadline, options.isolation)
+    return 0
+
+
+def _skill(arguments: Sequence[str]) -> int:
+    from kernelllm_judge.tool.skill import skill, write_skill
+
+    options = _skill_parser().parse_args(arguments)
+    if options.write is None:
+        print(skill(), end="")
+        return 0
+    try:
+        print(f"wrote {write_skill(options.write)}")
+    except OSError as error:
+        raise CommandError(f"{options.write} cannot be written to: {error.strerror}") from None
+    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "kernelllm-judge",
         description="Decide whether a Triton kernel may replace a PyTorch module: correctness, memory, cheating, speed.",
-        epilog="Exit code: 0 accepted, 1 rejected, 2 the arguments or files cannot be used, 3 undecided.",
+        epilog="Exit code: 0 accepted, 1 rejected, 2 the arguments or files cannot be used, 3 undecided; with --watch, that of the "
+        "last verdict. `kernelllm-judge mcp` serves the judge to assistants, and `kernelllm-judge skill` prints what they should "
+        "know.",
     )
     parser.add_argument(
         "reference",
@@ -74,6 +127,59 @@ def _parser() -> argparse.ArgumentParser:
         type=output_file,
         help="write the kernel module that was judged: what may be adopted",
     )
+    parser.add_argument(
+        "--reproducer",
+        metavar="FILE.py",
+        type=_script,
+        help="where it is rejected at a probe, write a script of plain PyTorch that shows the wrong output there, at the smallest "
+        "inputs that are found; its kernel and its inputs lie beside it",
+    )
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="judge again at each save of one of the files, until it is interrupted",
+    )
+    parser.add_argument(
+        "--dtype",
+        action="append",
+        default=[],
+        metavar="DTYPE",
+        help="what the reference's parameters and inputs are cast to, such as bfloat16; may be repeated",
+    )
+    parser.add_argument("--no-timing", dest="timing", action="store_false", help="do not measure speed")
+    parser.add_argument(
+        "--min-speedup",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="reject below this speedup over eager (default: report only)",
+    )
+    _add_judge(parser)
+    return parser
+
+
+def _mcp_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "kernelllm-judge mcp",
+        description="Serve the judge over the Model Context Protocol, on standard input and output: tools judge, explain and rank.",
+    )
+    _add_judge(parser)
+    return parser
+
+
+def _skill_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "kernelllm-judge skill",
+        description="Print the skill file that tells an assistant how to write, judge and offer a kernel.",
+    )
+    parser.add_argument(
+        "--write", metavar="DIR", type=Path, help="write it to DIR/kernelllm-judge/SKILL.md instead"
+    )
+    return parser
+
+
+def _add_judge(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that say where and how candidates run."""
     parser.add_argument(
         "--device",
         choices=("auto", "cpu", "cuda"),
@@ -95,27 +201,17 @@ def _parser() -> argparse.ArgumentParser:
         help="seconds that the candidate may take (default: 60)",
     )
     parser.add_argument(
-        "--dtype",
-        action="append",
-        default=[],
-        metavar="DTYPE",
-        help="what the reference's parameters and inputs are cast to, such as bfloat16; may be repeated",
-    )
-    parser.add_argument("--no-timing", dest="timing", action="store_false", help="do not measure speed")
-    parser.add_argument(
-        "--min-speedup",
-        type=float,
-        default=0.0,
-        metavar="X",
-        help="reject below this speedup over eager (default: report only)",
-    )
-    parser.add_argument(
         "--isolation",
         choices=("best", "strict"),
         default="best",
         help="strict judges nothing where the candidate cannot be isolated fully",
     )
-    return parser
+
+
+def _script(text: str) -> str:
+    if not text.endswith(".py"):
+        raise argparse.ArgumentTypeError(f"{text} is no file of Python; expected one such as wrong.py")
+    return output_file(text)
 
 
 def _arch(text: str) -> str:
@@ -124,33 +220,39 @@ def _arch(text: str) -> str:
     return text
 
 
-def _judge(options: argparse.Namespace) -> JudgedKernel:
-    for name in ("torch", "triton"):
+def _require(*names: str) -> None:
+    for name in names:
         if importlib.util.find_spec(name) is None:
-            raise CommandError(f"{name} is not installed; run `pip install 'kernelllm-judge[torch]'`.")
-    from kernelllm_judge.core.errors import ConfigError
-    from kernelllm_judge.in_memory import judge
-    from kernelllm_judge.launching import ServerFailed
-    from kernelllm_judge.pair_files import PairError
-    from kernelllm_judge.target.errors import TargetError
+            extra = "mcp,torch" if name == "mcp" else "torch"
+            raise CommandError(f"{name} is not installed; run `pip install 'kernelllm-judge[{extra}]'`.")
+
+
+def _opened(options: argparse.Namespace) -> WarmJudge:
+    _require("torch", "triton")
+    from kernelllm_judge.tool.warm import Unjudged, WarmJudge
 
     try:
+        return WarmJudge(options.device, options.arch, options.deadline, options.isolation)
+    except Unjudged as why:
+        raise CommandError(why) from None
+
+
+def _judge(warm: WarmJudge, options: argparse.Namespace) -> Judged:
+    from kernelllm_judge.candidate import Speed
+    from kernelllm_judge.tool.warm import Unjudged
+
+    speed, reproducer = Speed(options.timing, options.min_speedup), options.reproducer
+    try:
         with _output_on_stderr():
-            return judge(
+            return warm.judge(
                 options.reference,
                 Path(options.candidate),
-                min_speedup=options.min_speedup,
-                timing=options.timing,
-                dtypes=options.dtype,
-                device=options.device,
-                arch=options.arch,
-                deadline=options.deadline,
-                isolation=options.isolation,
+                speed,
+                Path(reproducer) if reproducer else None,
+                options.dtype,
             )
-    except (ConfigError, PairError, TargetError) as error:
-        raise CommandError(error) from None
-    except ServerFailed as error:
-        raise CommandError(error, UNDECIDED) from None
+    except Unjudged as why:
+        raise CommandError(why, UNDECIDED if why.usable else UNUSABLE) from None
 
 
 def _write(file: Path, source: str) -> None:

@@ -69,6 +69,8 @@ class Decision(Exception):
         self.verdict, self.stage, self.reason, self.rule = verdict, stage, reason, rule
         self.on_full_disk: bool | None = None
         """Whether the disk was full while its worker ran; None: not noted yet."""
+        self.probe: Any = None
+        """The probe at which its worker called the candidate last; None: at none."""
 
 
 class OriginalError(Exception):
@@ -141,6 +143,8 @@ class Findings:
     """Decisions of which one outcome was not seen at any probe."""
     mutants: list[Any] = field(default_factory=list)
     """Changes of the candidate that no probe told from it, see ``mutants``."""
+    probe: Any = None
+    """The probe at which the candidate was called last."""
     undecided: str = ""
     """Why a candidate that breaks no rule is not accepted either; the first reason of several."""
 
@@ -202,6 +206,8 @@ class Outcome:
     """Whether it might have ended in another way with more GPU memory."""
     process_lost: bool = False
     """Whether a process ended that may have been killed from outside."""
+    probe: Any = None
+    """The probe at which it ended; None: at none."""
 
 
 def outcome_of(end: Exception, findings: Findings) -> Outcome:
@@ -219,4 +225,4 @@ def outcome_of(end: Exception, findings: Findings) -> Outcome:
         reason = end.reason if named else f"{end.reason}; {FULL_DISK[0]}"
         return Outcome(findings, "inconclusive", end.stage, reason, process_lost=lost)
     out_of_memory = isinstance(end, OutOfMemory)
-    return Outcome(findings, end.verdict, end.stage, end.reason, end.rule, out_of_memory, lost)
+    return Outcome(findings, end.verdict, end.stage, end.reason, end.rule, out_of_memory, lost, end.probe)

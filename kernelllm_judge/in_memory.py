@@ -106,7 +106,7 @@ def judge(
         PairError: a file cannot be read, or holds no reference.
         judge.launching.ServerFailed: the judging processes cannot start.
     """
-    text, note = _text_of(candidate)
+    text, note = text_of(candidate)
     if isinstance(reference, str | Path):
         if cases is not None:
             raise TypeError("judge takes cases= for a class or a module; a file describes its own calls.")
@@ -123,16 +123,23 @@ def judge(
             tolerance=tolerance,
             nonfinite=nonfinite,
         )
-    environment = find_environment(device or "auto", arch)
+    with make_judge(device or "auto", arch, deadline, isolation) as opened:
+        source, verdict = judge_candidate(opened, live, text, note, Speed(timing, min_speedup))
+    return JudgedKernel(verdict, source, live.cls)
+
+
+def make_judge(
+    device: Literal["auto", "cpu", "cuda"], arch: str, deadline: float, isolation: Literal["best", "strict"]
+) -> Judge:
+    """Returns a judge for this machine that is not started yet; the arguments are those of ``judge``."""
+    environment = find_environment(device, arch)
     gpu = take_gpu() if environment.device == "cuda" else None
-    with Judge(
+    return Judge(
         environment,
         deadline=deadline,
         gpu_uuid=gpu.uuid if gpu else "",
         isolation=probe_isolation(environment.device, isolation),
-    ) as opened:
-        source, verdict = judge_candidate(opened, live, text, note, Speed(timing, min_speedup))
-    return JudgedKernel(verdict, source, live.cls)
+    )
 
 
 def _in_file(reference: str, dtypes: Sequence[str]) -> LiveTarget:
@@ -233,7 +240,7 @@ def _restoring(cls: type[nn.Module], before: Any, after: Any) -> Callable[[], bo
     return undo
 
 
-def _text_of(candidate: Any) -> tuple[str, str]:
+def text_of(candidate: Any) -> tuple[str, str]:
     """Returns a candidate's text, and where it comes from."""
     if isinstance(candidate, FunctionType):
         if candidate.__name__ != "forward":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -52,7 +52,7 @@ from kernelllm_judge.standing import versions
 from kernelllm_judge.supervisor import ForkServer, start_together
 from kernelllm_judge.timer import JUDGE, PUBLIC_SEED, Timer
 from kernelllm_judge.truth.outputs import OriginalError, ReferenceOutputs, Subject
-from kernelllm_judge.truth.probes import smaller
+from kernelllm_judge.truth.probes import Probe, smaller
 from kernelllm_judge.workers import Workers
 
 HALVINGS = 6
@@ -142,6 +142,8 @@ class Judge:
             compiler = ForkServer("compile", self.isolation, environment.arch)
             self._compilers = Workers(compiler, cpu, deadline)
             self._servers = [server, compiler]
+        self.rejected_at: Probe | None = None
+        """The probe at which the last candidate was rejected; None: at none, or it was not."""
         self.constructors = Constructors(self.isolation)
         """Run the constructors of the answers that are rendered for this judge."""
         self._references = KeptReferences(self.policy, in_stage, self._leases)
@@ -180,6 +182,7 @@ class Judge:
         reason = outcome.reason + (lending.what_would_do() if outcome.out_of_memory else "")
         findings = outcome.findings
         findings.durations.add("waiting for memory", waited)
+        self.rejected_at = outcome.probe if outcome.verdict == "rejected" else None
         return Verdict(
             verdict=outcome.verdict,
             stage=outcome.stage,
@@ -232,6 +235,19 @@ class Judge:
         waited += findings.durations.seconds.get(WAITING, 0.0)
         spent = time.perf_counter() - begin - waited
         return Measured(times, error, round(spent, 3))
+
+    @contextlib.contextmanager
+    def loaded(self, source: str, criteria: Criteria, rule: str) -> Iterator[Judging]:
+        """Opens a worker that has loaded a kernel module, to call it at single probes as those of a rule. Raises what ``ENDS`` lists."""
+        interpreted = rule == "memory" and self.device.type == "cuda"
+        workers = self._interpreters if interpreted else self._workers
+        references = self._reference_outputs(criteria, "cpu" if interpreted else "")
+        findings = Findings({each.name: each.stage for each in self.rules})
+        with (
+            Lending(None if interpreted else self._leases, references).lease(alone=False) as leased,
+            workers.loaded(source, references, findings, leased) as judging,
+        ):
+            yield judging
 
     def _judged(self, candidate: Candidate, criteria: Criteria, leased: Lease) -> Outcome:
         """Judges with a lease; again, in fresh processes, where a signal ended one: it may have come from outside."""

@@ -83,7 +83,7 @@ class Workers:
             with findings.durations.part("starting a worker"):  # or waiting until its server is ready
                 server = self.server.worker(seconds, allocator.fd, allocator.close, released)
                 worker = opened.enter_context(server)
-                opened.enter_context(_decided(worker))
+                opened.enter_context(_decided(worker, findings))
                 try:
                     # Before the GPU is locked: drivers create contexts one after the other, for all GPUs
                     # of a machine.
@@ -108,8 +108,8 @@ class Workers:
 
 
 @contextlib.contextmanager
-def _decided(worker: WorkerHandle) -> Iterator[None]:
-    """Turns a worker's end into a decision, and notes with each decision whether the disk was full."""
+def _decided(worker: WorkerHandle, findings: Findings) -> Iterator[None]:
+    """Turns a worker's end into a decision, and notes with each decision at which probe it fell, and whether the disk was full."""
     try:
         try:
             yield
@@ -123,6 +123,7 @@ def _decided(worker: WorkerHandle) -> Iterator[None]:
     except Decision as end:
         if end.on_full_disk is None:  # it may be that of a worker beside this one
             end.on_full_disk = worker.on_full_disk()
+            end.probe = findings.probe
         raise
 
 

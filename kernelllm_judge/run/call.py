@@ -163,6 +163,7 @@ def call(judging: Judging, uploaded: Uploaded, prepared: PreparedProbe, how: str
         Decision: the call failed, accessed memory wrongly, or ran out of memory (``OutOfMemory``).
         WorkerDied: the worker process ended.
     """
+    judging.findings.probe = prepared.probe
     for buffer, _ in uploaded.outputs:
         poison(buffer)
     tensors = tensors_of(prepared.module)

@@ -75,6 +75,10 @@ def test_export(project):
     assert replay(page("how-to/export.md"), project) == 4
 
 
+def test_the_judge_as_a_tool(tmp_path):
+    assert replay(page("how-to/judge-as-a-tool.md"), tmp_path) == 5
+
+
 def test_judging_from_python(tmp_path):
     assert replay(page("reference/python-api.md"), tmp_path) == 1
 

@@ -84,7 +84,7 @@ def test_words_alone_excuse_no_wrong_numbers():
 @pytest.mark.parametrize("full", [True, False])
 def test_a_decision_keeps_what_was_noted_for_the_worker_that_it_is_about(full):
     def body(worker, decision):
-        with _decided(worker):
+        with _decided(worker, Findings({})):
             raise decision
 
     about, other = (SimpleNamespace(on_full_disk=lambda answer=answer: answer) for answer in (full, not full))

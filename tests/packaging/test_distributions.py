@@ -48,7 +48,8 @@ def test_the_runtime_imports_only_the_standard_library_and_torch() -> None:
 
 def test_the_judge_imports_only_what_it_requires() -> None:
     ours = {"kernelllm_judge", "kernelllm_runtime"}
-    assert imports("kernelllm_judge") == {*ours, "pynvml", "torch", "triton", "numpy"}
+    # mcp: an extra, for `kernelllm-judge mcp` only
+    assert imports("kernelllm_judge") == {*ours, "pynvml", "torch", "triton", "numpy", "mcp"}
 
 
 def imports(folder: str) -> set[str]:
@@ -248,6 +249,10 @@ def test_a_pair_is_judged_where_only_torch_the_judge_and_the_runtime_are_install
         unusable = run(python, command, *arguments, cwd=tmp_path)
         assert unusable.returncode == 2 and unusable.stdout == ""
         assert sentence in unusable.stderr and unusable.stderr.count("\n") == 1
+
+    assert "name: kernelllm-judge" in run(python, command, "skill", cwd=tmp_path).stdout
+    served = run(python, command, "mcp", cwd=tmp_path)
+    assert (served.returncode, served.stdout) == (2, "") and "mcp is not installed" in served.stderr
 
     python_api = run(python, "-c", FROM_PYTHON, cwd=tmp_path)
     assert python_api.returncode == 0, python_api.stderr
