@@ -49,7 +49,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _judge_pair(options: argparse.Namespace) -> int:
     with _opened(options) as warm:
         if not options.watch:
-            return _judge_once(warm, options)
+            judged = _judge(warm, options)
+            _report(judged, options)
+            return _code_of(judged)
         from kernelllm_judge.tool.watch import saves
 
         code = UNDECIDED
@@ -57,15 +59,20 @@ def _judge_pair(options: argparse.Namespace) -> int:
         with contextlib.suppress(KeyboardInterrupt):
             for _ in saves([Path(options.reference.partition("::")[0]), Path(options.candidate)]):
                 try:
-                    code = _judge_once(warm, options)
+                    judged = _judge(warm, options)
+                    code = _code_of(judged)  # known before anybody reads the verdict
+                    _report(judged, options)
                 except CommandError as error:
                     print(f"kernelllm-judge: {error}", file=sys.stderr)
                     code = error.code
         return code
 
 
-def _judge_once(warm: WarmJudge, options: argparse.Namespace) -> int:
-    judged = _judge(warm, options)
+def _code_of(judged: Judged) -> int:
+    return {"accepted": ACCEPTED, "rejected": REJECTED}.get(judged.verdict.verdict, UNDECIDED)
+
+
+def _report(judged: Judged, options: argparse.Namespace) -> None:
     verdict = judged.verdict
     if options.write:
         _write(Path(options.write), judged.source)
@@ -78,7 +85,6 @@ def _judge_once(warm: WarmJudge, options: argparse.Namespace) -> int:
             print(f"see it with: python {judged.reproducer}", flush=True)
     if judged.note:
         print(f"kernelllm-judge: {judged.note}.", file=sys.stderr)
-    return {"accepted": ACCEPTED, "rejected": REJECTED}.get(verdict.verdict, UNDECIDED)
 
 
 def _serve(arguments: Sequence[str]) -> int:
