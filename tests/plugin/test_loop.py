@@ -169,7 +169,7 @@ def test_a_report_of_an_earlier_version_has_no_timeline(known, tmp_path):
     (tmp_path / "old.json").write_text(json.dumps(report))
     for arguments, said in (
         (["old.json", "--timeline", "t.html"], "does not say what its run did"),
-        (["old.json"], "--html FILE or --timeline FILE"),
+        (["old.json"], "Name what to write"),
     ):
         done = subprocess.run(
             [*COMMAND, "report", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
