@@ -99,7 +99,7 @@ class ActorSlot:
         """Does one job by the actor here, which is started or replaced where needed."""
         self.start()
         try:
-            result = self._result(self._actor.do.remote(job, _files(job)))
+            result = self._result(self._actor.do.remote(replace(job, parts=None), _files(job)))
         except CannotStart:
             raise
         except Exception as error:  # of many kinds, as above
