@@ -33,7 +33,7 @@ SENTENCES = {
     "from_torch.py::GaussianNLLLoss": "torch.export cannot trace it (what it does depends on values of its tensors)",
     "from_torch.py::Identity": VIEWS,
     "composed.py::AttentionWithDropout": "it draws random numbers (dropout in attention) at "
-    "tests/data/survey/composed.py:272, `return F.scaled_dot_product_attention(q.relu(), k, v, dropo…`",
+    "tests/data/survey/composed.py:276, `return F.scaled_dot_product_attention(q.relu(), k, v, dropo…`",
     "composed.py::Median": f"{LIBRARY} (aten.median.dim)",
     "composed.py::OddNames": "torch.export cannot trace it (a part of the module has a name that it cannot write)",
     "composed.py::SmoothedInWindows": TOPK.replace("topk", "avg_pool3d"),
