@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._decomp import decomposition_table
 from torch.utils._pytree import tree_leaves
 
 from kernelllm_judge.core.arguments import nested
@@ -92,12 +93,14 @@ class Overflows(DispatchMode):
         self.seen = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Runs one operation."""
+        """Runs one operation, or those that it is made of: a norm squares what it is given, where nobody sees it."""
+        parts = None if func in _FUSED else decomposition_table.get(func)
+        if parts is not None:
+            with self:
+                return parts(*args, **(kwargs or {}))
         result = func(*args, **(kwargs or {}))
         if "empty" not in str(func):  # what is in new memory may be anything
             leaves = [each for each in tree_leaves(result) if _has_infinities(each)]
-            if "norm" in str(func):  # which squares what it is given, unseen
-                self.seen = True
             most = _LARGE if func in _FUSED else math.inf
             self.seen = self.seen or not all(bool((leaf.abs() < most).all()) for leaf in leaves)
         return result

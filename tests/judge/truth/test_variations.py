@@ -99,6 +99,7 @@ def test_rows_are_masked_where_the_original_only_selects_what_they_are_masked_wi
 
     assert bool((asked(lambda x: x.softmax(-1)).arguments["x"] < -1e30).any())
     for multiplying in (
+        lambda x: F.layer_norm(x, (64,)),
         lambda x: (x * 0.7).softmax(-1),
         lambda x: (x.sum(-1, keepdim=True) * x.new_tensor(0.5)).cos(),
     ):
