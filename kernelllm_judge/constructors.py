@@ -14,6 +14,7 @@ from kernelllm_judge.core.syntax import is_literal
 from kernelllm_judge.handle import WorkerDied
 from kernelllm_judge.isolation.isolation import Isolation
 from kernelllm_judge.isolation.processes import GIB, ResourceBounds
+from kernelllm_judge.launching import ServerHost
 from kernelllm_judge.supervisor import ForkServer
 
 SECONDS = 60.0
@@ -38,11 +39,11 @@ class Constructed:
 class Constructors:
     """Runs constructors, each in a worker of its own. Thread-safe; its process starts on first use."""
 
-    def __init__(self, isolation: Isolation, seconds: float = SECONDS) -> None:
-        """``isolation`` is as for the workers that run candidates; ``seconds`` are what each constructor may take."""
+    def __init__(self, isolation: Isolation, seconds: float = SECONDS, host: ServerHost | None = None) -> None:
+        """``isolation`` and ``host`` are as for the workers that run candidates; ``seconds`` are what each constructor may take."""
         self.seconds = seconds
         without_gpu = replace(isolation, gpu=False, unix_sockets=False, memfd=False)
-        self._server = ForkServer("construct", without_gpu, bounds=BOUNDS)
+        self._server = ForkServer("construct", without_gpu, bounds=BOUNDS, host=host)
 
     def construct(self, source: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Constructed:
         """Builds the ``ModelNew`` of a completion.

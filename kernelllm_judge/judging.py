@@ -40,7 +40,7 @@ from kernelllm_judge.findings import (
     outcome_of,
 )
 from kernelllm_judge.isolation.isolation import Isolation, probe_isolation
-from kernelllm_judge.launching import ServerFailed
+from kernelllm_judge.launching import ServerFailed, ServerHost
 from kernelllm_judge.leases import KeptReferences, Lease, Leases, Lending
 from kernelllm_judge.plans import Plan, make_plans, sizes_asked
 from kernelllm_judge.policy import Policy
@@ -103,6 +103,7 @@ class Judge:
         rules: Sequence[Rule] = RULES,
         in_stage: InStage = unwatched,
         recorder: Recorder | None = None,
+        host: ServerHost | None = None,
     ) -> None:
         """Probes the machine's isolation; no process is started yet.
 
@@ -115,6 +116,7 @@ class Judge:
             policy: thresholds other than the published ones, for tests of the judge itself; so are ``rules``.
             in_stage: gives the context for each stage in which the user's original runs.
             recorder: gets what is done as spans.
+            host: what the judge's own processes are forked from; None: one of its own. It is closed with the judge.
         """
         self.environment = environment
         self.policy, self._recorder = policy or Policy(), recorder
@@ -124,27 +126,28 @@ class Judge:
         self._seed = secrets.randbelow(1 << 30)
         self._timer = Timer(gpu_uuid, self._seed)
         self._closing = contextlib.ExitStack()
+        self._host = host or ServerHost()
         self._leases: Leases | None = None
         cpu = torch.device("cpu")
         if self.device.type == "cuda":
-            server = ForkServer("cuda", self.isolation)
+            server = ForkServer("cuda", self.isolation, host=self._host)
             self._leases = Leases(gpu_uuid, gpu_memory)
             self._workers = Workers(
                 server, self.device, deadline, GpuBlockPool(self.device), self._timer.released
             )
             without_gpu = replace(self.isolation, gpu=False, unix_sockets=False, memfd=False)
-            interpreter = ForkServer("interpret", without_gpu)
+            interpreter = ForkServer("interpret", without_gpu, host=self._host)
             self._interpreters = Workers(interpreter, cpu, deadline)
             self._servers = [server, interpreter]
         else:
-            server = ForkServer("interpret", self.isolation)
+            server = ForkServer("interpret", self.isolation, host=self._host)
             self._workers = Workers(server, cpu, deadline * self.policy.interpreter_patience)
-            compiler = ForkServer("compile", self.isolation, environment.arch)
+            compiler = ForkServer("compile", self.isolation, environment.arch, host=self._host)
             self._compilers = Workers(compiler, cpu, deadline)
             self._servers = [server, compiler]
         self.rejected_at: Probe | None = None
         """The probe at which the last candidate was rejected; None: at none, or it was not."""
-        self.constructors = Constructors(self.isolation)
+        self.constructors = Constructors(self.isolation, host=self._host)
         """Run the constructors of the answers that are rendered for this judge."""
         self._references = KeptReferences(self.policy, in_stage, self._leases)
 
@@ -163,6 +166,7 @@ class Judge:
         self.constructors.close()
         for server in self._servers:
             server.close()
+        self._host.close()
 
     def judge(self, candidate: Candidate, criteria: Criteria) -> Verdict:
         """Judges one candidate. Never raises for anything the candidate does.

@@ -20,7 +20,7 @@ from kernelllm_judge.handle import Exit, Released, WorkerHandle
 from kernelllm_judge.isolation import scratch
 from kernelllm_judge.isolation.isolation import CLONE_NEWUSER, Isolation, Mode
 from kernelllm_judge.isolation.processes import ResourceBounds
-from kernelllm_judge.launching import Launch, Launched, ServerFailed
+from kernelllm_judge.launching import Launch, Launched, ServerFailed, ServerHost
 from kernelllm_judge.shared.channel import Channel
 
 START_TIMEOUT = 120.0
@@ -40,11 +40,24 @@ class ForkServer:
     """A process that has imported torch and triton and forks workers. Thread-safe; starts on first use."""
 
     def __init__(
-        self, mode: Mode, isolation: Isolation, arch: str = "", bounds: ResourceBounds | None = None
+        self,
+        mode: Mode,
+        isolation: Isolation,
+        arch: str = "",
+        bounds: ResourceBounds | None = None,
+        host: ServerHost | None = None,
     ) -> None:
-        """``arch`` (``sm_90``) is for ``compile`` workers; ``bounds`` limits a worker's resources."""
+        """Nothing is started yet.
+
+        Args:
+            arch: for ``compile`` workers, such as ``sm_90``.
+            bounds: limits a worker's resources.
+            host: what it is forked from; None: one of its own.
+        """
         self.mode = mode
         self.isolation = isolation
+        self.host = host or ServerHost()
+        self._own_host = host is None
         self.arch = arch
         self._bounds = bounds or ResourceBounds()
         self._lock = threading.Lock()
@@ -169,10 +182,13 @@ class ForkServer:
             # Its listener may be giving a GPU's memory back, which must not outlast the interpreter.
             if self._listener is not None:
                 self._listener.join(5 if self.pid else 0)
-                if self._listener.is_alive():  # it does not listen, or not yet: it still imports torch
+                if self._listener.is_alive():  # it does not listen, or not yet
                     launched.kill()
+                    control.shutdown(socket.SHUT_RDWR)
                     self._listener.join(5)
             self._clear(launched, control)
+            if self._own_host:
+                self.host.close()
 
     def _clear(self, launched: Launched, control: socket.socket) -> None:
         """Releases what belongs to a process that has ended; its workers ended with it."""
@@ -287,7 +303,7 @@ def start_together(servers: Sequence[ForkServer]) -> None:
     It does not wait until they are ready.
 
     Raises:
-        ServerFailed: torch, triton or numpy is not installed.
+        ServerFailed: they cannot be launched; for example torch, triton or numpy is not installed.
     """
     with contextlib.ExitStack() as held:
         for server in servers:
@@ -297,7 +313,7 @@ def start_together(servers: Sequence[ForkServer]) -> None:
             return
         launches = [server._prepare() for server in new]
         try:
-            launched = Launched(launches)
+            launched = Launched(launches, new[0].host)
         except BaseException:
             for launch in launches:
                 scratch.remove(launch.scratch)

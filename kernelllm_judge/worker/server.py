@@ -1,7 +1,6 @@
 """The fork server: a process that has imported torch and triton, and forks one worker per candidate.
 
-It never initialises CUDA. ``python -m kernelllm_judge.worker.server OPTIONS`` forks one server for each
-entry of the JSON list OPTIONS (``launching.Launch.options``), so that torch is imported once for all. A server
+It never initialises CUDA, and is itself forked from a process that has imported torch (``launching.ServerHost``). A server
 speaks to the judge over a Unix socket: each request is one JSON datagram, with the worker's channel and the
 file of shared buffers as descriptors. It reports the start and end of workers the same way.
 """
@@ -19,7 +18,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -235,18 +234,19 @@ class Server:
             self._control.send(json.dumps(message).encode())
 
 
-def main(argv: list[str]) -> None:
-    """Forks the fork servers, and waits until all of them have ended."""
-    import torch  # noqa: F401  # once for all servers
+def main(servers: Sequence[dict[str, Any]], controls: Sequence[int]) -> None:
+    """Forks the fork servers, and waits until all of them have ended.
 
-    servers = json.loads(argv[1])
-    controls = [server["control"] for server in servers]
-    for server in servers:
+    Args:
+        servers: ``launching.Launch.options`` of each.
+        controls: for each, the descriptor of its socket to the judge.
+    """
+    for server, control in zip(servers, controls, strict=True):
         if os.fork() == 0:
-            for control in controls:
-                if control != server["control"]:
-                    os.close(control)
-            run_server(server)
+            for other in controls:
+                if other != control:
+                    os.close(other)
+            run_server(server, control)
     for control in controls:
         os.close(control)
     with contextlib.suppress(ChildProcessError):
@@ -266,7 +266,7 @@ def cuda_starts_here() -> bool:
     return not (driver.cuInit(0) or driver.cuDevicePrimaryCtxRetain(ctypes.byref(ctypes.c_void_p()), 0))
 
 
-def run_server(options: dict[str, Any]) -> NoReturn:
+def run_server(options: dict[str, Any], control: int) -> NoReturn:
     """Runs one fork server in this process until the judge closes the socket."""
     status = 1
     try:
@@ -288,7 +288,7 @@ def run_server(options: dict[str, Any]) -> NoReturn:
             warm_up_interpreter()
         else:
             warm_up(Path.cwd(), gpu=options["mode"] == "cuda")
-        server = Server(socket.socket(fileno=options["control"]), isolation, options["arch"])
+        server = Server(socket.socket(fileno=control), isolation, options["arch"])
         server.check_sealing()
         server.leave_out_other_gpus()
         server.serve()
@@ -299,7 +299,3 @@ def run_server(options: dict[str, Any]) -> NoReturn:
         traceback.print_exc()
     finally:
         os._exit(status)  # what runs at exit belongs to the process that was forked
-
-
-if __name__ == "__main__":
-    main(sys.argv)

@@ -14,12 +14,21 @@ from importlib import import_module
 from kernelllm_judge.core.records import Environment
 from kernelllm_judge.environment import Gpu, equal_gpus, find_environment, find_gpus
 from pytest_kernelllm.config.settings import Settings, size_in_bytes
+from pytest_kernelllm.pool.hosts import Hosts
 from pytest_kernelllm.pool.jobs import Engine
 from pytest_kernelllm.pool.messages import Handshake
 from pytest_kernelllm.pool.pool_process import Slot
 from pytest_kernelllm.pool.process_slot import ProcessSlot
 
 PROCESS = "pytest_kernelllm.pool.judging_process"
+ON_GPU = (
+    "sympy",
+    "torch._dynamo",
+    "torch._inductor.compile_fx",
+    "pytest_kernelllm.generate.inductor.cases",
+)
+"""What judging and writing import on a GPU sooner or later, which takes as long as several verdicts."""
+
 CLUSTER = "pytest_kernelllm.beside.cluster.engine"
 """Imported by name for ``--cluster`` only, because it is beside the way from a mark to a patch."""
 
@@ -39,11 +48,13 @@ def open_engine(settings: Settings, environment: Environment, jobs: int | None =
             settings, PROCESS, _handshake(settings, environment, "", "judge"), per_gpu, *xdist_worker()
         )
         return engine
-    return _pool(slots(settings, environment, gpus, jobs, *xdist_worker()), settings)
+    return _pool(slots(settings, environment, gpus, jobs, *xdist_worker()), settings, environment)
 
 
-def _pool(places: Sequence[Slot], settings: Settings) -> Engine:
-    return Engine([ProcessSlot(PROCESS, place, settings.reference_deadline) for place in places])
+def _pool(places: Sequence[Slot], settings: Settings, environment: Environment) -> Engine:
+    hosts = Hosts((PROCESS, *(ON_GPU if environment.device == "cuda" else ())))
+    slots = [ProcessSlot(PROCESS, place, hosts, settings.reference_deadline) for place in places]
+    return Engine(slots, hosts=hosts)
 
 
 def judging_environment(settings: Settings) -> Environment:
@@ -62,7 +73,7 @@ def open_writers(settings: Settings, environment: Environment) -> Engine | None:
         return None
     first = Handshake(environment, "", settings.deadline, settings.isolation, judges=False)
     handshakes = [replace(first, name=process_name(f"writer {number}")) for number in range(1, spare + 1)]
-    return _pool([Slot.of(each.to_json(), 1) for each in handshakes], settings)
+    return _pool([Slot.of(each.to_json(), 1) for each in handshakes], settings, environment)
 
 
 def slots(

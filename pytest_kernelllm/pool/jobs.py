@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 from typing import Any, Protocol, Self
 
+from pytest_kernelllm.pool.hosts import Hosts
 from pytest_kernelllm.pool.job_queue import JobQueue
 from pytest_kernelllm.pool.pool_process import HURRY, Reply, StageOverdue
 
@@ -108,10 +109,13 @@ class Transport(Protocol):
 class Engine:
     """Does jobs in slots, each of which is begun when there is enough to do for it. Close it with ``with``."""
 
-    def __init__(self, slots: Sequence[Transport] = (), limit: int = sys.maxsize) -> None:
-        """Makes an engine; a slot is started when there is enough to do for it."""
+    def __init__(
+        self, slots: Sequence[Transport] = (), limit: int = sys.maxsize, hosts: Hosts | None = None
+    ) -> None:
+        """Makes an engine; a slot is started when there is enough to do for it. ``hosts`` are closed with it."""
         self._slots = list(slots)
         self._limit = limit
+        self._hosts = hosts
         self._unused = deque(self._slots)
         self._queue: JobQueue[Task] = JobQueue()
         self._threads: list[threading.Thread] = []
@@ -139,6 +143,8 @@ class Engine:
         self.stop(HURRY if exc and exc[0] is KeyboardInterrupt else math.inf)
         for thread in self._threads:
             thread.join()
+        if self._hosts is not None:
+            self._hosts.close()
 
     def stop(self, seconds: float = math.inf) -> None:
         """Has what was started end, within so many seconds, and returns at once; jobs that are not done fail with ``ProcessLost``."""

@@ -1,6 +1,6 @@
 """A process of the pool: one warm judge on one GPU; or, while others judge, what writes and renders with the CPU alone.
 
-Run as ``python -m pytest_kernelllm.pool.judging_process FD``. ``CUDA_VISIBLE_DEVICES`` names the one GPU, so it is always device 0.
+``CUDA_VISIBLE_DEVICES`` names the one GPU, so it is always device 0.
 """
 
 from __future__ import annotations
@@ -8,14 +8,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import os
 import signal
 import socket
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,11 +24,11 @@ from kernelllm_judge.constructors import Constructors
 from kernelllm_judge.core.measured import Measured
 from kernelllm_judge.core.records import Candidate, Verdict
 from kernelllm_judge.core.shorten import whole
-from kernelllm_judge.core.spans import JUDGING, Recorder, process_started
+from kernelllm_judge.core.spans import JUDGING, Recorder
 from kernelllm_judge.core.stages import InStage, unwatched
 from kernelllm_judge.isolation.isolation import probe_isolation
 from kernelllm_judge.judging import Judge
-from kernelllm_judge.launching import ServerFailed
+from kernelllm_judge.launching import ServerFailed, ServerHost
 from kernelllm_judge.shared.channel import Channel, ChannelClosed
 from kernelllm_judge.target.live import LiveTarget
 from pytest_kernelllm.pool.messages import (
@@ -165,10 +164,12 @@ class StageReports:
 
 
 @contextlib.contextmanager
-def _opened(start: Handshake, reports: StageReports, recorder: Recorder) -> Iterator[TargetLoader]:
+def _opened(
+    start: Handshake, reports: StageReports, recorder: Recorder, host: ServerHost
+) -> Iterator[TargetLoader]:
     isolation = probe_isolation(start.environment.device if start.judges else "cpu", start.isolation)
     if not start.judges:  # what crashes in a compiler ends this process, and no judge
-        with Constructors(isolation) as constructors:
+        with Constructors(isolation, host=host) as constructors:
             yield TargetLoader(start.environment, constructors, reports.in_stage, recorder, reports.send)
         return
     with Judge(
@@ -179,26 +180,13 @@ def _opened(start: Handshake, reports: StageReports, recorder: Recorder) -> Iter
         gpu_memory=start.gpu_memory,
         in_stage=reports.in_stage,
         recorder=recorder,
+        host=host,
     ) as judge:
         yield TargetJudge(judge, reports.in_stage, recorder, reports.send)
 
 
-PREPARED = (
-    "sympy",
-    "torch._dynamo",
-    "torch._inductor.compile_fx",
-    "pytest_kernelllm.generate.inductor.cases",
-)
-"""What judging and writing import on a GPU sooner or later, which takes as long as several verdicts."""
-
-
 def _prepare(loader: TargetLoader, channel: Channel, recorder: Recorder) -> None:
     """Does what takes long the first time, as long as nothing is asked for."""
-    for name in PREPARED:
-        if channel.waits():
-            return
-        with recorder.span(f"importing {name}"):
-            import_module(name)
     if isinstance(loader, TargetJudge) and not channel.waits():
         loader.start_cuda()
     if not channel.waits():
@@ -217,20 +205,29 @@ def _judge_source(judge: Judge, live: LiveTarget, request: JudgeRequest, speed: 
     return judge.judge(candidate, replace(criteria, adopted=request.adopted))
 
 
-def main() -> None:
-    """Serves until the pool closes its end or sends SIGTERM, or until a request needs a fresh process."""
+def main(asked: float, descriptors: Sequence[int]) -> None:
+    """Serves until the pool closes its end or sends SIGTERM, or until a request needs a fresh process.
+
+    Args:
+        asked: when the pool asked for this process, in seconds since the epoch.
+        descriptors: of a socket to the pool, and of one to what forks the servers of its workers.
+    """
     faulthandler.enable()  # to the process's log, where the pool reads it
     signal.signal(signal.SIGTERM, _terminate)
     # Also where the command itself is killed.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    channel = Channel(socket.socket(fileno=int(sys.argv[1])))
+    pool, servers = (socket.socket(fileno=each) for each in descriptors)
+    channel, host = Channel(pool), ServerHost(servers)
     with contextlib.suppress(_Terminated, ChannelClosed):
+        forked = time.time()
+        # Torch has read the variables of the process that this one was forked from.
+        torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
         start = Handshake.from_json(channel.receive())
         recorder = Recorder(start.name)
-        recorder.add("importing torch", "", process_started(), (imported := time.time()))
+        recorder.add("importing torch", "", asked, forked)
         reports = StageReports(channel)
-        with _opened(start, reports, recorder) as loader:
-            recorder.add("starting the judge", "", imported, time.time())
+        with _opened(start, reports, recorder, host) as loader:
+            recorder.add("starting the judge", "", forked, time.time())
             reports.send({"ready": True})
             if start.judges and start.environment.device == "cuda":
                 _prepare(loader, channel, recorder)
@@ -247,7 +244,3 @@ def main() -> None:
 def _terminate(number: int, frame: FrameType | None) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise _Terminated
-
-
-if __name__ == "__main__":
-    main()

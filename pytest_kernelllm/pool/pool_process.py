@@ -1,6 +1,6 @@
 """One process of a pool: started in its slot, asked, ended and reaped.
 
-The process speaks over a ``Channel`` on the socket whose descriptor is its only argument.
+The process speaks over a ``Channel`` on the socket whose descriptor is its first argument.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -23,7 +21,7 @@ from typing import Any, Self
 
 from kernelllm_judge.core.shorten import whole
 from kernelllm_judge.shared.channel import Channel, ChannelTimeout
-from pytest_kernelllm.store.signing import VARIABLE as STORE_KEY
+from pytest_kernelllm.pool.hosts import Hosts
 
 Reply = dict[str, Any]
 
@@ -71,24 +69,19 @@ class StageOverdue(Exception):
 class PoolProcess:
     """One process. It is reaped last, so that no other process gets its number before."""
 
-    def __init__(self, module: str, slot: Slot) -> None:
-        """Starts ``python -m module FD`` in a slot."""
+    def __init__(self, module: str, slot: Slot, hosts: Hosts) -> None:
+        """Has a process forked that runs ``main`` of a module in a slot.
+
+        Raises:
+            HostEnded: nothing can be forked.
+            launching.ServerFailed: torch, triton or numpy is not installed.
+        """
         ours, theirs = socket.socketpair()
         self.channel = Channel(ours)
         self._killer: threading.Timer | None = None
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  # closed by reap
-        path = [os.path.abspath(entry) for entry in sys.path]  # noqa: PTH100  # "" is the working directory
-        self._popen = subprocess.Popen(
-            [sys.executable, "-P", "-m", module, str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
-            # It runs references and stores nothing, so it gets no key to the store.
-            env={**os.environ, **slot.environment, STORE_KEY: "", "PYTHONPATH": os.pathsep.join(path)},
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=self._log,
-            start_new_session=True,  # Ctrl-C is for the command, which then ends its processes in good order
-        )
-        theirs.close()
+        with theirs:
+            self._forked = hosts.fork(module, theirs.fileno(), dict(slot.environment), self._log.fileno())
 
     def ask(
         self,
@@ -119,7 +112,10 @@ class PoolProcess:
 
     def terminate(self, seconds: float = math.inf) -> None:
         """Asks it to end its children and itself, and kills it if it does not; see ``kill_later``."""
-        os.kill(self._popen.pid, signal.SIGTERM)
+        if number := self._forked.number():
+            os.kill(number, signal.SIGTERM)
+        else:
+            self.channel.sock.shutdown(socket.SHUT_RDWR)  # it ends when it is forked, if it ever is
         self.kill_later(seconds)
 
     def kill_later(self, seconds: float = math.inf) -> None:
@@ -128,39 +124,42 @@ class PoolProcess:
             self._killer.cancel()
             self._killer = None
         if self._killer is None:
-            self._killer = threading.Timer(min(seconds, GRACE), _kill, (self._popen.pid,))
+            self._killer = threading.Timer(min(seconds, GRACE), self._kill)
             self._killer.daemon = True
             self._killer.start()
 
     def wait(self) -> str:
         """Waits until it has ended, kills what it left in its session, and says how it ended."""
-        how = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
-        assert how is not None  # it is only None with WNOHANG
-        _kill(self._popen.pid)
+        if self._forked.number():
+            self._forked.wait()
+        self._kill()
         self._log.seek(0)
         log = self._log.read().decode(errors="replace").strip()
-        if how.si_code != os.CLD_EXITED:
-            name = _SIGNALS.get(how.si_status, f"signal {how.si_status}")
+        code = self._forked.code
+        if code is None:
+            return "the process that it was forked from has ended"
+        if code < 0:
+            name = _SIGNALS.get(-code, f"signal {-code}")
             crash = _CRASH.search(log)
             return f"it was killed by {name}" + (f" in {crash[3]} ({crash[1]}:{crash[2]})" if crash else "")
         last_line = whole(log.rpartition("\n")[2])
-        return f"it exited with status {how.si_status}" + (f": {last_line}" if last_line else "")
+        return f"it exited with status {code}" + (f": {last_line}" if last_line else "")
 
     def reap(self) -> None:
-        """Releases the process's socket and threads."""
+        """Releases the process's sockets and threads."""
         if self._killer is not None:
             self._killer.cancel()
-        self._popen.wait()
+        self._forked.close()
         self.channel.close()
         self._log.close()
+
+    def _kill(self) -> None:
+        if number := self._forked.number():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(number, signal.SIGKILL)
 
 
 _CRASH = re.compile(r"Current thread .*\n  File \".*?([^/\"]+)\", line (\d+) in (\S+)")
 """What ``faulthandler`` writes of the thread that crashed: file, line and function."""
 
 _SIGNALS = {each.value: each.name for each in signal.Signals}
-
-
-def _kill(group: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(group, signal.SIGKILL)

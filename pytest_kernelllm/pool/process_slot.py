@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 import threading
 
+from kernelllm_judge.forking import HostEnded
+from kernelllm_judge.launching import ServerFailed
 from kernelllm_judge.shared.channel import ChannelClosed, ChannelError
+from pytest_kernelllm.pool.hosts import Hosts
 from pytest_kernelllm.pool.jobs import CannotStart, PoolJob, ProcessLost
 from pytest_kernelllm.pool.pool_process import UNFIT, PoolProcess, Reply, Slot, StageOverdue
 
@@ -18,11 +21,12 @@ Some may be killed from outside; and where one has started, others probably can.
 class ProcessSlot:
     """A ``Transport`` to a process. A job whose process ends is done once more, as the first one of a fresh process."""
 
-    def __init__(self, module: str, slot: Slot, stage_seconds: float = math.inf) -> None:
-        """Makes a slot; ``start`` starts its process."""
+    def __init__(self, module: str, slot: Slot, hosts: Hosts, stage_seconds: float = math.inf) -> None:
+        """Makes a slot; ``start`` starts its process, which is forked from one of ``hosts``."""
         self.starts = 0
         self._module = module
         self._slot = slot
+        self._hosts = hosts
         self._stage_seconds = stage_seconds
         self._process: PoolProcess | None = None
         self._closed = False
@@ -38,13 +42,13 @@ class ProcessSlot:
                 with self._lock:
                     if self._closed:
                         raise CannotStart("the pool is being closed")
-                    process = self._process = PoolProcess(self._module, self._slot)
+                    process = self._process = PoolProcess(self._module, self._slot, self._hosts)
                 process.ask(self._slot.handshake)
                 self.starts += 1
                 return
             except (ChannelClosed, ChannelError):
                 how = self._ended(by_itself=True)
-            except OSError as error:  # no memory or no descriptor for a process
+            except (OSError, HostEnded, ServerFailed) as error:  # no memory or no descriptor for a process
                 how = f"{error}"
         raise CannotStart(how)
 

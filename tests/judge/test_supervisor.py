@@ -131,7 +131,7 @@ def test_servers_that_share_a_process_are_closed_one_by_one():
     interprets.close()
     assert not folder.exists()
     assert load(compiles, "import torch") == {"ok": True}
-    pids = compiles.pid, compiles._launched._process.pid
+    pids = compiles.pid, compiles._launched._forked.number()
     compiles.close()
     for pid in pids:
         wait_until_gone(Path(f"/proc/{pid}"))

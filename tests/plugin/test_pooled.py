@@ -134,7 +134,7 @@ def test_an_interrupted_run_says_what_is_kept_writes_its_reports_and_leaves_no_p
     store = tmp_path / ".kernelllm"
     wait_until(lambda: list(store.glob("targets/*/verdicts/*.json")), process)
     below = descendants(process.pid)
-    assert any(b"judging_process" in cmdline(pid) for pid in below)
+    assert any(b"forking" in cmdline(pid) for pid in below)
     process.send_signal(number)
     out, _ = process.communicate(timeout=240)
     assert process.returncode == 2, out

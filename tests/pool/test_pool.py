@@ -11,6 +11,7 @@ import pytest
 from waiting import wait_until
 
 from pytest_kernelllm.pool import pool_process
+from pytest_kernelllm.pool.hosts import Hosts
 from pytest_kernelllm.pool.job_queue import JobQueue
 from pytest_kernelllm.pool.jobs import Engine, PoolFailed, PoolJob, ProcessLost, Task, kept_after
 from pytest_kernelllm.pool.pool_process import Slot, StageOverdue
@@ -20,63 +21,64 @@ WORKER = """
 import ctypes, os, pathlib, signal, socket, sys, threading
 from kernelllm_judge.shared.channel import Channel
 
-channel = Channel(socket.socket(fileno=int(sys.argv[1])))
-handshake = channel.receive()
-place = os.environ["PLACE"]
-burnt = pathlib.Path(handshake.get("burnt", "")) / place
-if handshake.get("broken") or burnt.is_file():
-    sys.exit("the GPU is on fire")
+def main(_, descriptors):
+    channel = Channel(socket.socket(fileno=descriptors[0]))
+    handshake = channel.receive()
+    place = os.environ["PLACE"]
+    burnt = pathlib.Path(handshake.get("burnt", "")) / place
+    if handshake.get("broken") or burnt.is_file():
+        sys.exit("the GPU is on fire")
 
 
-def stage(name, seconds, thread=1):
-    channel.send({"stage": name, "thread": thread})
-    threading.Event().wait(seconds)
+    def stage(name, seconds, thread=1):
+        channel.send({"stage": name, "thread": thread})
+        threading.Event().wait(seconds)
 
 
-channel.send({"ready": True})
-group, done = None, 0
-while True:
-    request = channel.receive()
-    done += 1
-    match request["do"]:
-        case "exit":
-            os._exit(3)
-        case "crash":
-            ctypes.string_at(0)
-        case "kill once":
-            if not os.path.exists(request["at"]):
-                open(request["at"], "w").close()
-                os.kill(os.getpid(), request["signal"])
-        case "burn":
-            if place == "0":
-                burnt.touch()
+    channel.send({"ready": True})
+    group, done = None, 0
+    while True:
+        request = channel.receive()
+        done += 1
+        match request["do"]:
+            case "exit":
                 os._exit(3)
-        case "parts":
-            channel.send({"part": {"n": 1}})
-            while not os.path.exists(request["at"]):
-                threading.Event().wait(0.01)
-        case "meet":
-            (pathlib.Path(request["at"]) / place).touch()
-            while len(os.listdir(request["at"])) < 2:
-                threading.Event().wait(0.01)
-        case "stages":
-            for _ in range(7):
-                stage("one of seven", 0.2)
-            stage("", 1.3)
-        case "two threads":
-            stage("the other thread", 0, thread=2)
-            stage("this thread", 0)
-            stage("", None)
-        case "hang":
-            if request["deaf"]:
-                signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            (open(request["at"], "w")).close()
-            threading.Event().wait()
-        case "once" if group not in (None, request["group"]):
-            channel.send({"unfit": True})
-            sys.exit()
-    group = request.get("group")
-    channel.send({"pid": os.getpid(), "place": place, "handshake": handshake, "done": done})
+            case "crash":
+                ctypes.string_at(0)
+            case "kill once":
+                if not os.path.exists(request["at"]):
+                    open(request["at"], "w").close()
+                    os.kill(os.getpid(), request["signal"])
+            case "burn":
+                if place == "0":
+                    burnt.touch()
+                    os._exit(3)
+            case "parts":
+                channel.send({"part": {"n": 1}})
+                while not os.path.exists(request["at"]):
+                    threading.Event().wait(0.01)
+            case "meet":
+                (pathlib.Path(request["at"]) / place).touch()
+                while len(os.listdir(request["at"])) < 2:
+                    threading.Event().wait(0.01)
+            case "stages":
+                for _ in range(7):
+                    stage("one of seven", 0.2)
+                stage("", 1.3)
+            case "two threads":
+                stage("the other thread", 0, thread=2)
+                stage("this thread", 0)
+                stage("", None)
+            case "hang":
+                if request["deaf"]:
+                    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                (open(request["at"], "w")).close()
+                threading.Event().wait()
+            case "once" if group not in (None, request["group"]):
+                channel.send({"unfit": True})
+                sys.exit()
+        group = request.get("group")
+        channel.send({"pid": os.getpid(), "place": place, "handshake": handshake, "done": done})
 """
 
 
@@ -87,7 +89,8 @@ def start(tmp_path, monkeypatch):
 
     def start(count=1, seconds=math.inf, **handshake):
         slots = [Slot({"n": n, **handshake}, {"PLACE": str(n)}) for n in range(count)]
-        return Engine([ProcessSlot("simple_worker", slot, seconds) for slot in slots])
+        hosts = Hosts(("simple_worker",))
+        return Engine([ProcessSlot("simple_worker", slot, hosts, seconds) for slot in slots], hosts=hosts)
 
     return start
 
@@ -134,11 +137,12 @@ def test_every_job_is_done_once_and_in_its_slot(start):
 
 def test_a_limit_holds_while_another_slot_takes_over(start, tmp_path):
     """The first slot breaks with the first job, which the second one does, and everything after it."""
+    hosts = Hosts(("simple_worker",))
     slots = [
-        ProcessSlot("simple_worker", Slot({"burnt": str(tmp_path)}, {"PLACE": str(n)})) for n in range(3)
+        ProcessSlot("simple_worker", Slot({"burnt": str(tmp_path)}, {"PLACE": str(n)}), hosts) for n in range(3)
     ]
     wanted = [PoolJob(str(n), str(n), {"do": "burn"}) for n in range(6)]
-    with Engine(slots, limit=1) as pool:
+    with Engine(slots, 1, hosts) as pool:
         assert pool.slots == 1
         done = list(pool.run(wanted))
     assert [answer["place"] for _, answer in done] == ["1"] * 6

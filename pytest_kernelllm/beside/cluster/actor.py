@@ -15,6 +15,7 @@ from typing import Any
 
 from kernelllm_judge.environment import find_environment, find_gpu
 from pytest_kernelllm.beside.cluster.versions import versions
+from pytest_kernelllm.pool.hosts import Hosts
 from pytest_kernelllm.pool.jobs import CannotStart, PoolJob, ProcessLost
 from pytest_kernelllm.pool.messages import Handshake
 from pytest_kernelllm.pool.pool_process import Reply, Slot, StageOverdue
@@ -31,7 +32,8 @@ class JudgingActor:
         gpu = find_gpu() if given.environment.device == "cuda" else None
         start = replace(given, environment=self._environment, gpu_uuid=gpu.uuid if gpu else "")
         slot = Slot.of(start.to_json(), min(threads, len(os.sched_getaffinity(0))), start.gpu_uuid)
-        self._slot = ProcessSlot(module, slot, stage_seconds)
+        self._hosts = Hosts((module,))
+        self._slot = ProcessSlot(module, slot, self._hosts, stage_seconds)
         self._folder = tempfile.TemporaryDirectory(prefix="kernelllm-ray-")
 
     def versions(self) -> dict[str, str]:
@@ -59,6 +61,7 @@ class JudgingActor:
     def close(self) -> None:
         """Ends the judging process, also while a job runs in another thread, and removes the files."""
         self._slot.close()
+        self._hosts.close()
         self._folder.cleanup()
 
     def _here(self, path: Path | str) -> Path:
