@@ -76,9 +76,9 @@ class Channel:
             raise ChannelError(f"{NO_MESSAGE}: it is not a JSON object")
         return message
 
-    def waits(self) -> bool:
-        """Whether something has arrived, or the other end is closed."""
-        return bool(select.select([self.sock], [], [], 0)[0])
+    def waits(self, seconds: float = 0) -> bool:
+        """Whether something arrives in so many seconds, or the other end is closed."""
+        return bool(select.select([self.sock], [], [], seconds)[0])
 
     def _exactly(self, count: int, deadline: float | None) -> bytes:
         parts = bytearray()

@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 
 PR_SET_PDEATHSIG = 1
 
+SOON = 0.2
+"""Seconds in which a job arrives where one waits."""
+
 
 class TargetJudge(TargetLoader):
     """Loads targets, writes, renders and judges candidates for them, with one judge.
@@ -187,7 +190,9 @@ def _opened(
 
 def _prepare(loader: TargetLoader, channel: Channel, recorder: Recorder) -> None:
     """Does what takes long the first time, as long as nothing is asked for."""
-    if isinstance(loader, TargetJudge) and not channel.waits():
+    if channel.waits(SOON):
+        return
+    if isinstance(loader, TargetJudge):
         loader.start_cuda()
     if not channel.waits():
         with recorder.span("compiling something"):
