@@ -39,7 +39,9 @@ class Constructed:
 class Constructors:
     """Runs constructors, each in a worker of its own. Thread-safe; its process starts on first use."""
 
-    def __init__(self, isolation: Isolation, seconds: float = SECONDS, host: ServerHost | None = None) -> None:
+    def __init__(
+        self, isolation: Isolation, seconds: float = SECONDS, host: ServerHost | None = None
+    ) -> None:
         """``isolation`` and ``host`` are as for the workers that run candidates; ``seconds`` are what each constructor may take."""
         self.seconds = seconds
         without_gpu = replace(isolation, gpu=False, unix_sockets=False, memfd=False)

@@ -48,15 +48,17 @@ class Forked:
         self._over = False
 
     def number(self) -> int:
-        """Returns its process id; 0 as long as it has not been forked."""
-        self._read(0)
+        """Returns its process id; 0 as long as it has not been forked. Never waits."""
+        self._read()
         return self._number
 
     def wait(self, seconds: float | None = None) -> bool:
         """Waits until it has ended, or nothing is known of it any more; returns whether that is so."""
+        self._read()
         while not self._over:
-            if not self._read(seconds):
+            if not select.select([self._status], [], [], seconds)[0]:
                 return False
+            self._read()
         return True
 
     @property
@@ -68,18 +70,21 @@ class Forked:
         """Has it reaped when it ends."""
         self._status.close()
 
-    def _read(self, seconds: float | None) -> bool:
-        """Reads one report, if there is one in so many seconds."""
+    def _read(self) -> None:
+        """Reads what has been reported; several threads may."""
         with self._lock:
-            if self._over or not select.select([self._status], [], [], seconds)[0]:
-                return self._over
-            report = self._status.recv(64).decode()
-            if report.startswith("number"):
-                self._number = int(report.split()[1])
-            else:
-                self._over = True
-                self._code = int(report.split()[1]) if report else None
-            return True
+            while not self._over:
+                try:
+                    what, _, value = self._status.recv(64, socket.MSG_DONTWAIT).decode().partition(" ")
+                except BlockingIOError:
+                    return
+                except OSError:  # the process that forks was killed, or this was closed
+                    what = value = ""
+                if what == "number":
+                    self._number = int(value)
+                else:
+                    self._over = True
+                    self._code = int(value) if value else None
 
 
 class ForkHost:
@@ -139,7 +144,9 @@ class ForkHost:
     @property
     def lives(self) -> bool:
         """Whether it can still fork, as far as is known."""
-        return not select.select([self._connection], [], [], 0)[0]  # at the end of a connection one reads nothing
+        return not select.select([self._connection], [], [], 0)[
+            0
+        ]  # at the end of a connection one reads nothing
 
     def close(self) -> None:
         """Closes the connection."""
@@ -253,7 +260,7 @@ class _Host:
             return None
         if not descriptors:
             return None
-        with open(descriptors[0], "rb") as content:
+        with os.fdopen(descriptors[0], "rb") as content:
             content.seek(0)
             return json.load(content), descriptors[1:]
 
@@ -283,7 +290,9 @@ class _Host:
                 how = os.waitid(os.P_PID, number, os.WEXITED | os.WNOHANG | os.WNOWAIT)
                 if how is not None:
                     self._ended.add(number)
-                    _tell(status, f"ended {how.si_status if how.si_code == os.CLD_EXITED else -how.si_status}")
+                    _tell(
+                        status, f"ended {how.si_status if how.si_code == os.CLD_EXITED else -how.si_status}"
+                    )
         for number in list(self._left):
             if os.waitpid(number, os.WNOHANG)[0]:
                 self._left.remove(number)

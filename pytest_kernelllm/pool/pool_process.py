@@ -58,7 +58,8 @@ class Slot:
     @classmethod
     def of(cls, handshake: dict[str, Any], threads: int, gpu: str = "") -> Self:
         """Returns the place for a process with so many threads, and with one GPU, by its UUID, if there is one."""
-        variables = dict.fromkeys(("OMP_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS"), str(threads))
+        # Inductor would start processes of its own, which import torch while this one compiles what little there is.
+        variables = {"OMP_NUM_THREADS": str(threads), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
         return cls(handshake, variables | ({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {}))
 
 

@@ -139,7 +139,8 @@ def test_a_limit_holds_while_another_slot_takes_over(start, tmp_path):
     """The first slot breaks with the first job, which the second one does, and everything after it."""
     hosts = Hosts(("simple_worker",))
     slots = [
-        ProcessSlot("simple_worker", Slot({"burnt": str(tmp_path)}, {"PLACE": str(n)}), hosts) for n in range(3)
+        ProcessSlot("simple_worker", Slot({"burnt": str(tmp_path)}, {"PLACE": str(n)}), hosts)
+        for n in range(3)
     ]
     wanted = [PoolJob(str(n), str(n), {"do": "burn"}) for n in range(6)]
     with Engine(slots, 1, hosts) as pool:
