@@ -38,18 +38,15 @@ _SHAPES: dict[str, Callable[..., Any]] = {
 """How the elements that count are moved with the values."""
 
 
-def patches(note_of: Callable[[str], Note | None], *, bounded: bool = True) -> list[Patch]:
-    """Returns what to patch; ``note_of`` returns what is called after an operation of the interpreter's builder, or ``reduce``.
-
-    ``bounded``: whether the bounds of values are followed as well, see ``intervals``.
-    """
+def patches(note_of: Callable[[str], Note | None]) -> list[Patch]:
+    """Returns what to patch; ``note_of`` returns what is called after an operation of the interpreter's builder, or ``reduce``."""
     TensorHandle.kinds, TensorHandle.lanes = 0, None
     TensorHandle.interval, TensorHandle.makers = None, frozenset()
     builder, semantic = InterpreterBuilder, type(interpreter.interpreter_semantic)
     reductions = interpreter.ReduceScanOpInterface
     names = [name for name in dir(builder) if name.startswith("create_")]
     return [
-        *((builder, name, _operation(name[7:], getattr(builder, name), note_of, bounded)) for name in names),
+        *((builder, name, _operation(name[7:], getattr(builder, name), note_of)) for name in names),
         (semantic, "broadcast_impl_value", _broadcast(semantic.broadcast_impl_value)),
         (reductions, "apply", _reduced(reductions.apply, note_of("reduce"))),
         (reductions, "to_tensor", _inside(reductions.to_tensor)),
@@ -70,7 +67,7 @@ def both(a: Any, b: Any) -> Any:
     return b if a is None else (a & b if a.shape[1:] == b.shape[1:] else None)
 
 
-def _operation(name: str, original: Any, note_of: Callable[[str], Note | None], bounded: bool) -> Any:
+def _operation(name: str, original: Any, note_of: Callable[[str], Note | None]) -> Any:
     if name in ("masked_load", "atomic_rmw", "atomic_cas"):
         return _loading(original, masked=name == "masked_load")
     if name in ("get_program_id", "make_range", "get_num_programs"):
@@ -87,7 +84,7 @@ def _operation(name: str, original: Any, note_of: Callable[[str], Note | None], 
                     lanes = both(lanes, each.lanes)
         if not kinds:
             return result
-        for each in (result if type(result) is tuple else (result,)) if bounded else ():
+        for each in result if type(result) is tuple else (result,):
             if type(each) is TensorHandle:
                 each.interval = intervals.result(name, each, arguments, loaded=bool(kinds & LOADED))
         if note is not None:

@@ -14,6 +14,9 @@ from triton.runtime.interpreter import TensorHandle
 
 Interval = tuple[float, float]
 
+COMPARISONS = {"EQ": "==", "NE": "!=", "LT": "<", "LE": "<=", "GT": ">", "GE": ">="}
+"""What the ends of the names of Triton's comparisons mean."""
+
 _ROUNDING = 0.01
 """How far, as a share of it, an end may lie off by rounding."""
 
@@ -41,13 +44,26 @@ def interval(value: Any) -> Interval:
 
 
 def settled(sign: str, a: Any, b: Any) -> bool:
-    """Whether a comparison can fall one way only."""
+    """Whether a comparison can fall one way only, but for NaN."""
+    return _outcome(sign, a, b) is not None
+
+
+def _outcome(sign: str, a: Any, b: Any) -> bool | None:
+    """Returns how a comparison falls; None if it can fall either way."""
     (low, high), (least, most) = interval(a), interval(b)
     if sign in ("==", "!="):
-        return high < least or low > most or low == high == least == most
+        if low == high == least == most:
+            return sign == "=="
+        return sign == "!=" if high < least or low > most else None
     if sign in ("<", ">="):
-        return high < least or low >= most
-    return high <= least or low > most
+        return (sign == "<") if high < least else (sign == ">=") if low >= most else None
+    return (sign == "<=") if high <= least else (sign == ">") if low > most else None
+
+
+def chosen(condition: Any, yes: Any, no: Any) -> tuple[Any, ...]:
+    """Returns those of two operands that a choice may take."""
+    low, high = interval(condition)
+    return (yes, no) if low != high else (yes,) if low else (no,)
 
 
 def result(name: str, made: Any, operands: Sequence[Any], *, loaded: bool = True) -> Interval | None:
@@ -111,9 +127,14 @@ def _result(name: str, operands: Sequence[Any]) -> Interval | None:
     if name in ("fabs", "iabs"):
         low, high = interval(operands[0])
         return max(low, -high, 0), max(-low, high)
-    if name in ("select", "clampf"):
-        (low, high), (least, most) = interval(operands[1]), interval(operands[2])
-        return (min(low, least), max(high, most)) if name == "select" else (low, most)
+    if name.startswith("icmp"):
+        known = _outcome(COMPARISONS[name[-2:]], *operands[:2])
+        return None if known is None else (int(known), int(known))
+    if name == "select":
+        (low, high), *_ = ends = [interval(each) for each in chosen(*operands)]
+        return min(low for low, _ in ends), max(high for _, high in ends)
+    if name == "clampf":
+        return interval(operands[1])[0], interval(operands[2])[1]
     if name == "fma":
         return _sum(_product(*operands[:2]), interval(operands[2]))
     if len(operands) == 2 or name[:3] in ("max", "min"):

@@ -15,6 +15,7 @@ import numpy as np
 from triton.runtime.interpreter import TensorHandle
 
 from kernelllm_judge.worker.dependence import LOADED, Note, relevant
+from kernelllm_judge.worker.intervals import chosen
 from kernelllm_judge.worker.operands import flattened, has_mutants, mutated, varying
 from kernelllm_judge.worker.sites import Sites, position
 
@@ -46,6 +47,8 @@ class Operation:
     name: str
     added: bool = False
     """Whether it adds a constant to what is loaded."""
+    bounding: bool = False
+    """Whether it keeps an integer that was loaded below or above a constant."""
     uses: set[Operation | None] = field(default_factory=set)
     """The operations that its result goes into; None stands for what is none, such as a store."""
 
@@ -63,10 +66,15 @@ _WRAPS = Operation("", (), "an index below 0")
 asked for it, and one that does is."""
 
 
+def _is_loaded(value: Any) -> bool:
+    """Whether an integer was loaded, and at most kept within constant ends since: not computed from others."""
+    kept = all(each.bounding for each in value.makers)
+    return bool(value.kinds & LOADED) and kept and bool(value.dtype.scalar.is_int())
+
+
 def _asks_below_zero(index: Any, end: Any) -> bool:
-    """Whether a comparison asks if an integer is below 0 that was loaded, and not computed from others."""
-    loaded = index.kinds & LOADED and not index.makers
-    return bool(loaded) and index.dtype.scalar.is_int() and not np.any(end.data)
+    """Whether a comparison asks if a loaded integer is below 0."""
+    return _is_loaded(index) and not np.any(end.data)
 
 
 class Operations(Sites):
@@ -98,12 +106,12 @@ class Operations(Sites):
         if mutant:
             named = (each for each in self._operations.values() if each.named() == mutant["operation"])
             self._mutant, self._scaled = next(named, None), mutant["scaled"]
-        self._tracked, self._bounded = True, False
+        self._tracked = True
         try:
             with self.recording():
                 yield
         finally:
-            self._tracked, self._bounded = False, True
+            self._tracked = False
 
     def _note_of(self, name: str) -> Note | None:
         return self._operation(name) if self._tracked else super()._note_of(name)
@@ -111,8 +119,9 @@ class Operations(Sites):
     def _operation(self, name: str) -> Note:
         def note(result: Any, kinds: int, lanes: Any, *operands: Any) -> tuple[int, Any]:
             handles = [each for each in flattened(operands) if type(each) is TensorHandle]
-            if name == "select" and _WRAPS in operands[0].makers:
-                handles = handles[2:]
+            if name == "select":
+                taken = operands[2:] if _WRAPS in operands[0].makers else (operands[0], *chosen(*operands))
+                handles = [each for each in taken if type(each) is TensorHandle]
             makers = frozenset().union(*(each.makers for each in handles))
             if name in UNCHANGED:
                 for each in flattened((result,)):
@@ -124,6 +133,8 @@ class Operations(Sites):
                 result.makers = frozenset({made})
                 rest = varying(operands) if name in ("fadd", "fsub") else None
                 made.added = made.added or rest is not None
+                loaded = [each for each in handles if each.kinds & LOADED]
+                made.bounding = name in ("minsi", "maxsi") and len(loaded) == 1 and _is_loaded(loaded[0])
                 if made is self._mutant:
                     self._mutate(result, rest)
             if name == "icmpSLT" and _asks_below_zero(*operands) and not result.data.any():

@@ -33,7 +33,7 @@ from kernelllm_judge.worker.dependence import (
     relevant,
 )
 from kernelllm_judge.worker.gpu_semantics import float32
-from kernelllm_judge.worker.intervals import interval, settled
+from kernelllm_judge.worker.intervals import COMPARISONS, interval, settled
 from kernelllm_judge.worker.operands import finite, is_end, lost, may_lose, ordinary
 
 MOST_THRESHOLDS = 8
@@ -47,8 +47,6 @@ MOST_FORCED = 1 << 18
 
 MOST_SITES = 512
 """Sites that are recorded."""
-
-COMPARISONS = {"EQ": "==", "NE": "!=", "LT": "<", "LE": "<=", "GT": ">", "GE": ">="}
 
 _LIBRARY = frozenset({tl.standard.__file__, tl.random.__file__})
 """Files of functions that Triton brings along, whose decisions are not the candidate's."""
@@ -125,7 +123,6 @@ class Sites:
         self._kernel = ""
         self._forced: Site | None = None
         self._outcome = False
-        self._bounded = True  # whether bounds of values are followed, which only decisions need
         self.times = 0
         """How often a decision was forced in the last call."""
 
@@ -149,7 +146,7 @@ class Sites:
         for site in () if forced else self._sites.values():
             site.near, site.looks, site.yes, site.no = None, 0, False, False
         patched = [
-            *patches(self._note_of, bounded=self._bounded),
+            *patches(self._note_of),
             (interpreter.GridExecutor, "__call__", self._launch(interpreter.GridExecutor.__call__)),
             (tl.tensor, "__bool__", self._condition(tl.tensor.__bool__)),
             (language, "note_numbers", self._numbers),

@@ -118,3 +118,21 @@ def test_a_comparison_is_settled_where_bounds_leave_one_outcome(sign, a, b, sett
 def test_an_address_has_no_bounds():
     pointer = handle(np.uint64([64]), (-math.inf, math.inf), tl.pointer_type(tl.float32))
     assert intervals.result("splat", pointer, (pointer,)) is None
+
+
+@pytest.mark.parametrize("name", ["icmpSLT", "icmpSLE", "icmpSGT", "icmpSGE", "icmpEQ", "icmpNE"])
+def test_a_choice_that_bounds_settle_is_what_it_takes(name):
+    compare = {"LT": np.less, "LE": np.less_equal, "GT": np.greater, "GE": np.greater_equal, "EQ": np.equal}
+    compare["NE"] = np.not_equal
+    yes, no = handle(np.int32([100]), (100, 100), tl.int32), handle(np.int32([7]), (7, 7), tl.int32)
+    for low, high in ((0, 9), (-9, -1), (-9, 9), (0, 0)):
+        index, zero = handle(np.int32([low]), (low, high), tl.int32), handle(np.int32([0]), dtype=tl.int32)
+        falls = {bool(compare[name[-2:]](value, 0)) for value in range(low, high + 1)}
+        condition = handle(np.array([True]), dtype=tl.int1)
+        condition.kinds, condition.interval = NUMBERS, intervals.result(name, condition, (index, zero))
+        known = None if len(falls) == 2 else (int(min(falls)),) * 2
+        assert condition.interval == known
+        taken = tuple(each for each, fall in ((yes, True), (no, False)) if fall in falls)
+        assert intervals.chosen(condition, yes, no) == taken
+        ends = min(each.interval[0] for each in taken), max(each.interval[1] for each in taken)
+        assert intervals.result("select", yes, (condition, yes, no)) == ends
