@@ -97,12 +97,12 @@ class Trial:
         """Whether the original is exact at all, to be found out before the module changes: ``accepts`` compares with that.
 
         Raises:
-            torch.cuda.OutOfMemoryError: there is too little memory to find out.
+            torch.OutOfMemoryError: there is too little memory to find out.
         """
         try:
             with self.in_stage(RUNNING):
                 return math.isfinite(self.usual_error)
-        except torch.cuda.OutOfMemoryError:
+        except torch.OutOfMemoryError:
             raise
         except Exception:  # the user's code may raise anything
             return False
@@ -138,7 +138,7 @@ class Trial:
             rough: whether they may be as rough as ``ROUGHEST``, whatever is usual.
 
         Raises:
-            torch.cuda.OutOfMemoryError: there is too little memory to find out.
+            torch.OutOfMemoryError: there is too little memory to find out.
         """
         usual = self.usual[0]
         try:
@@ -156,7 +156,7 @@ class Trial:
             usual_error = self.usual_error if error > 1 else 1.0
             alike = ALIKE * usual_error if math.isfinite(usual_error) else 0.0
             return error <= max(1.0, USUAL * min(usual_error, ROUGH), alike)
-        except torch.cuda.OutOfMemoryError:
+        except torch.OutOfMemoryError:
             raise  # with more memory it might accept them
         except Exception:  # the user's code may raise anything
             return False

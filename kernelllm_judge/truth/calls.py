@@ -14,6 +14,7 @@ from torch import nn
 from torch._decomp import decomposition_table
 from torch.utils._pytree import tree_leaves
 
+from kernelllm_judge.core import accelerator
 from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.core.dispatch_mode import DispatchMode
 from kernelllm_judge.core.seeding import seed_torch
@@ -243,8 +244,10 @@ def call_original(module: nn.Module, arguments: dict[str, Any], seed: int = 0) -
     """Returns the module's outputs with PyTorch seeded by ``seed``. Module and arguments stay unchanged."""
     fresh = copied(module, lambda tensor: tensor, torch.clone)
     inputs = mapped(arguments, torch.clone)
-    cuda = [t.device for t in inputs.values() if isinstance(t, torch.Tensor) and t.is_cuda][:1]
-    with torch.no_grad(), torch.random.fork_rng(devices=cuda):
+    gpus = [
+        t.device for t in inputs.values() if isinstance(t, torch.Tensor) and accelerator.is_gpu(t.device)
+    ][:1]
+    with torch.no_grad(), torch.random.fork_rng(devices=gpus, device_type=accelerator.gpu().type):
         seed_torch(seed)
         return fresh(**nested(inputs))
 

@@ -88,7 +88,7 @@ class Inputs:
                 drawn = self.changed(drawn, changes)
             try:
                 return calls.run_original(module, drawn)[1]
-            except torch.cuda.OutOfMemoryError:
+            except torch.OutOfMemoryError:
                 raise
             except Exception as error:  # what the original accepted for one draw, it may refuse for another
                 if probe.stress:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.core import accelerator
 from kernelllm_judge.core.records import Case
 from kernelllm_judge.core.stages import RUNNING, InStage
 from kernelllm_judge.memory import LARGE_STATE, CallBytes, most
@@ -171,7 +172,7 @@ class Originals:
         exact: Callable[[torch.nn.Module], torch.nn.Module],
     ) -> Trial:
         """Returns the original with these arguments, to try others; ``exact`` makes its copy in float64."""
-        on_cpu = partial(self._on_cpu, case) if self.device.startswith("cuda") else None
+        on_cpu = partial(self._on_cpu, case) if accelerator.is_gpu(self.device) else None
         return Trial(module, exact, drawn, on_cpu, self.in_stage)
 
     def visible_perturbation(self, seed: int) -> calls.Change:

@@ -25,10 +25,10 @@ def original_errors(probe: Probe) -> Iterator[None]:
     """Raises errors of the user's code as an ``OriginalError`` that names the probe."""
     try:
         yield
-    except (torch.cuda.OutOfMemoryError, Unasked):
+    except (torch.OutOfMemoryError, Unasked):
         raise
     except (Exception, SystemExit) as error:  # the user's code may raise anything
-        if isinstance(error.__cause__, torch.cuda.OutOfMemoryError):
+        if isinstance(error.__cause__, torch.OutOfMemoryError):
             raise error.__cause__ from None
         where = probe.describe()
         raise OriginalError(

@@ -110,7 +110,7 @@ def normalize(module: nn.Module, arguments: dict[str, Any], accepts: Accepts) ->
                 norm.bias.data = norm.bias.data + RAISED * norm.weight.data.abs()
         with torch.no_grad():
             module(**nested(arguments))
-    except torch.cuda.OutOfMemoryError:
+    except torch.OutOfMemoryError:
         raise
     except Exception:  # the user's code may raise anything
         scaled.clear()

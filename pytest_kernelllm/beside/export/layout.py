@@ -181,7 +181,7 @@ def _metadata(package: Package, exports: Sequence[Export], variant: Mapping[str,
 
 def _capability(verdict: Verdict | None) -> str:
     """``9.0`` for a kernel verified on an ``sm_90``; empty without a GPU."""
-    if verdict is None or verdict.environment.device != "cuda":
+    if verdict is None or not verdict.environment.on_gpu:
         return ""
     digits = verdict.environment.arch.removeprefix("sm_")
     return f"{digits[:-1]}.{digits[-1]}" if digits.isdigit() and len(digits) > 1 else ""
