@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.core.eight_bits import narrowed, wide
 from kernelllm_judge.core.records import Domain, TensorSpec
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.truth.bounds import ErrorBounds
@@ -270,4 +271,4 @@ def _scaled_rows(tensor: torch.Tensor, seed: int) -> torch.Tensor:
     generator = torch.Generator(tensor.device).manual_seed(seed)
     factors = torch.tensor([1.0, -1.0, 1.0, 1e-3, 1e3, 0.0], device=tensor.device)
     which = torch.randint(len(factors), (len(rows), 1), generator=generator, device=tensor.device)
-    return (rows * factors[which].to(tensor.dtype)).reshape(tensor.shape)
+    return narrowed(wide(rows) * factors[which].to(wide(rows).dtype), tensor.dtype).reshape(tensor.shape)

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.core.eight_bits import wide
+
 Rows = torch.Tensor
 """One input as ``(rows, last dimension)``, in float32 or wider."""
 Transform = Callable[[Rows, torch.Generator, float], Rows]
@@ -42,8 +44,7 @@ def real_valued(value: Any) -> bool:
     """Whether ``value`` is a tensor of ordinary real numbers, unlike indices, masks or labels."""
     if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.numel() < 2:
         return False
-    if value.is_contiguous():
-        value = value.view(-1)[:SEEN]
+    value = wide(value.view(-1)[:SEEN] if value.is_contiguous() else value)
     signed = (value < 0).any() & (value > 0).any()
     whole = (value == value.round()).all()
     return bool(signed & ~whole & value.isfinite().all())
@@ -51,6 +52,7 @@ def real_valued(value: Any) -> bool:
 
 def ends(value: torch.Tensor) -> tuple[Any, Any]:
     """Returns the least and the greatest finite number; zeros where none is finite."""
+    value = wide(value)
     low, high = value.aminmax()
     if value.is_floating_point() and not bool(low.isfinite() & high.isfinite()):
         value = value[value.isfinite()]
