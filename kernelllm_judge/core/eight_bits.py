@@ -10,8 +10,8 @@ def has_eight_bits(dtype: torch.dtype) -> bool:
     return dtype.is_floating_point and dtype.itemsize == 1
 
 
-def wide(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the same values in float32 where they have 8 bits; other tensors as they are."""
+def computable(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the same values in a dtype that PyTorch computes with: float32 for 8 bits; other tensors as they are."""
     return tensor.float() if has_eight_bits(tensor.dtype) else tensor
 
 
@@ -35,3 +35,8 @@ def narrowed(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         most = torch.finfo(dtype).max
         values = values.clamp(-most, most)
     return values.to(dtype)
+
+
+def at_least_float32(dtype: torch.dtype) -> torch.dtype:
+    """Returns a floating dtype, or float32 where it is narrower."""
+    return torch.float32 if dtype.itemsize < 4 else dtype

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from kernelllm_judge.core.eight_bits import wide
+from kernelllm_judge.core.eight_bits import computable
 from kernelllm_judge.core.stages import RUNNING, InStage, unwatched
 from kernelllm_judge.shared.leaves import flatten
 from kernelllm_judge.shared.watch import OperationWatch
@@ -64,7 +64,7 @@ def refuse_masks(probe: Probe, module: nn.Module, arguments: dict[str, Any]) -> 
         output = calls.call_original(module, arguments)
     if overflows.seen:
         raise Unasked("the original computes infinities from what rows are masked with")
-    leaves = [wide(leaf) for leaf in flatten(output)[1] if leaf.is_floating_point()]
+    leaves = [computable(leaf) for leaf in flatten(output)[1] if leaf.is_floating_point()]
     if not all(bool((leaf.abs() <= MOST_MASKED).all()) for leaf in leaves):
         raise Unasked("the original's outputs follow what rows are masked with")
 
@@ -169,7 +169,7 @@ def _same_form(leaves: Sequence[Any], usual: Sequence[Any]) -> bool:
 
 def _as_finite(leaves: Sequence[torch.Tensor], usual: Sequence[torch.Tensor]) -> bool:
     return not any(
-        bool((wide(before).isfinite() & ~wide(after).isfinite()).any())
+        bool((computable(before).isfinite() & ~computable(after).isfinite()).any())
         for after, before in zip(leaves, usual, strict=True)
         if after.is_floating_point()
     )
@@ -192,7 +192,7 @@ def _error_of(leaf: torch.Tensor, truth: torch.Tensor) -> float:
 
     def chunks() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         for some, exactly in zip(leaf.split(CHUNK), truth.split(CHUNK), strict=True):
-            finite = wide(some).isfinite()
+            finite = computable(some).isfinite()
             yield torch.where(finite, some.double(), 0.0), torch.where(finite, exactly.double(), 0.0)
 
     peak = max(float(right.abs().amax()) for _, right in chunks()) or 1e-300

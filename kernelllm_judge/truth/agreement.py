@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import torch
 
+from kernelllm_judge.core.eight_bits import at_least_float32
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.truth.rows import as_rows, chunks
 
@@ -42,6 +43,6 @@ def agrees(
 
 def _within(got: torch.Tensor, original: torch.Tensor, share: float) -> torch.Tensor:
     """Returns whether each element differs by no more than a share of the original's, and is finite."""
-    wide = torch.promote_types(got.dtype, torch.float32)
+    wide = at_least_float32(got.dtype)
     near = original.to(wide)
     return ((got.to(wide) - near).abs_() <= share * near.abs()).all() & near.sum().isfinite()

@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 from kernelllm_judge.core import accelerator
 from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.core.dispatch_mode import DispatchMode
+from kernelllm_judge.core.eight_bits import computable, narrowed
 from kernelllm_judge.core.seeding import seed_torch
 from kernelllm_judge.core.tf32 import CONVOLUTIONS, PRODUCTS
 from kernelllm_judge.shared.leaves import flatten
@@ -103,7 +104,7 @@ class Overflows(DispatchMode):
         if "empty" not in str(func):  # what is in new memory may be anything
             leaves = [each for each in tree_leaves(result) if _has_infinities(each)]
             most = _LARGE if func in _FUSED else math.inf
-            self.seen = self.seen or not all(bool((leaf.abs() < most).all()) for leaf in leaves)
+            self.seen = self.seen or not all(bool((computable(leaf).abs() < most).all()) for leaf in leaves)
         return result
 
 
@@ -168,15 +169,18 @@ def holds_closures(module: nn.Module) -> bool:
 def perturb(module: nn.Module, seed: int) -> nn.Module:
     """Perturbs parameters and buffers in place, so that a kernel that ignores them is wrong.
 
-    Values keep their meaning: non-negative tensors (variances, frequencies) stay so, integers stay as
-    they are.
+    Values keep their meaning: non-negative tensors (variances, frequencies) stay so, integers of 8 bits (quantised weights)
+    change places, and wider ones (indices) stay as they are.
     """
     tensors = [*module.parameters(), *module.buffers()]
     generator = torch.Generator(tensors[0].device if tensors else "cpu").manual_seed(seed)
     for tensor in tensors:
+        if tensor.dtype in (torch.int8, torch.uint8):
+            order = torch.randperm(tensor.numel(), generator=generator, device=tensor.device)
+            tensor.data = tensor.detach().flatten()[order].reshape(tensor.shape)
         if not tensor.is_floating_point() or tensor.numel() == 0:
             continue
-        value = tensor.detach()
+        value = computable(tensor.detach())
         if bool((value == 0).all()):
             value = _with_noise(value, torch.randn, generator, lambda part, noise: 0.3 * noise)
         elif bool((value >= 0).all()):
@@ -186,7 +190,7 @@ def perturb(module: nn.Module, seed: int) -> nn.Module:
             value = _with_noise(
                 value, torch.randn, generator, lambda part, noise, size=size: part + size * noise
             )
-        tensor.data = value
+        tensor.data = narrowed(value, tensor.dtype)
     return module
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from kernelllm_judge.core.eight_bits import wide
+from kernelllm_judge.core.eight_bits import computable
 from kernelllm_judge.core.records import Case
 from kernelllm_judge.core.stages import RUNNING
 from kernelllm_judge.findings import OriginalError
@@ -116,7 +116,7 @@ def _equal(value: torch.Tensor, other: Any) -> bool:
     return (
         isinstance(other, torch.Tensor)
         and value.dtype == other.dtype
-        and torch.equal(wide(value), wide(other))
+        and torch.equal(computable(value), computable(other))
     )
 
 

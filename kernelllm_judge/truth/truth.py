@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from kernelllm_judge.core import accelerator
-from kernelllm_judge.core.eight_bits import wide
+from kernelllm_judge.core.eight_bits import computable
 from kernelllm_judge.core.stages import RUNNING
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.truth import calls, numerics
@@ -272,7 +272,7 @@ def _near(tensor: torch.Tensor, *, change: calls.Change, from_zero: calls.Change
     for target, rows in zip(*pairs, strict=True):
         moved = change(rows)
         if rows.is_floating_point():
-            tiny = wide(rows).abs() < torch.finfo(torch.float32).eps
+            tiny = computable(rows).abs() < torch.finfo(torch.float32).eps
             if bool(tiny.any()):
                 moved = torch.where(tiny, moved + from_zero(torch.ones_like(rows)) - 1, moved)
         target.copy_(moved)

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from kernelllm_judge.core.eight_bits import narrowed, wide
+from kernelllm_judge.core.eight_bits import computable, narrowed
 from kernelllm_judge.truth import exhaust
 from kernelllm_judge.truth.directed import Direction
 from kernelllm_judge.truth.stress import PLANTED, changed, ends, real_valued
@@ -108,7 +108,7 @@ def vary(
             changes = (Change(way, own) for way in ways)
         for change in changes:
             other = change(value)
-            if torch.equal(wide(other), wide(value)):
+            if torch.equal(computable(other), computable(value)):
                 continue
             trial = {**varied, name: other}
             free = real_valued(value) and kind not in (OTHERS_FOR_FIXED, OTHERS_THAN_GIVEN)
@@ -131,7 +131,7 @@ def direct(
             continue
         change = Change(_towards(direction, value, arguments), seed + number)
         trial = {**varied, name: change(value)}
-        if not torch.equal(wide(trial[name]), wide(value)) and accepts(trial, [*found, name]):
+        if not torch.equal(computable(trial[name]), computable(value)) and accepts(trial, [*found, name]):
             found[name], varied = change, trial
     return found
 
@@ -209,12 +209,12 @@ def _near(tensor: torch.Tensor, seed: int, step: int) -> torch.Tensor:
         return ~tensor
     draw = torch.rand(tensor.shape, generator=generator, device=tensor.device)
     if tensor.is_floating_point():
-        return _times((0.6 + 0.8 * draw).to(wide(tensor).dtype), tensor)
+        return _times((0.6 + 0.8 * draw).to(computable(tensor).dtype), tensor)
     return torch.where(draw < 0.5, tensor, tensor + step)
 
 
 def _times(factor: float | torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-    return narrowed(wide(tensor) * factor, tensor.dtype)
+    return narrowed(computable(tensor) * factor, tensor.dtype)
 
 
 def _permuted(tensor: torch.Tensor, seed: int) -> torch.Tensor:
