@@ -23,6 +23,7 @@ COMMANDS = {
     "repl": BESIDE,
     "verify": BESIDE,
     "bench": BESIDE,
+    "leaderboard": BESIDE,
     "apply": WAY,
     "revert": WAY,
     "suggest": WAY,

@@ -169,15 +169,12 @@ def holds_closures(module: nn.Module) -> bool:
 def perturb(module: nn.Module, seed: int) -> nn.Module:
     """Perturbs parameters and buffers in place, so that a kernel that ignores them is wrong.
 
-    Values keep their meaning: non-negative tensors (variances, frequencies) stay so, integers of 8 bits (quantised weights)
-    change places, and wider ones (indices) stay as they are.
+    Values keep their meaning: non-negative tensors (variances, frequencies) stay so, integers stay as
+    they are.
     """
     tensors = [*module.parameters(), *module.buffers()]
     generator = torch.Generator(tensors[0].device if tensors else "cpu").manual_seed(seed)
     for tensor in tensors:
-        if tensor.dtype in (torch.int8, torch.uint8):
-            order = torch.randperm(tensor.numel(), generator=generator, device=tensor.device)
-            tensor.data = tensor.detach().flatten()[order].reshape(tensor.shape)
         if not tensor.is_floating_point() or tensor.numel() == 0:
             continue
         value = computable(tensor.detach())

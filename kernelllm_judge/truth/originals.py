@@ -15,6 +15,7 @@ from kernelllm_judge.core.records import Case
 from kernelllm_judge.core.stages import RUNNING, InStage
 from kernelllm_judge.memory import LARGE_STATE, CallBytes, most
 from kernelllm_judge.policy import Policy
+from kernelllm_judge.target.codes import redraw_codes
 from kernelllm_judge.truth import calls, weights
 from kernelllm_judge.truth.acceptance import Trial, Unasked
 from kernelllm_judge.truth.needs import call_bytes
@@ -116,7 +117,9 @@ class Originals:
             module = calls.perturb(self._fresh(case), seed)
             calls.renumber(module, self.subject.unread, seed)
             pinned = case.domain.attributes
-            calls.count_on(module, [name for name in pinned if f"value:{name}" not in pinned], seed)
+            free = [name for name in pinned if f"value:{name}" not in pinned]
+            calls.count_on(module, free, seed)
+            redraw_codes(module, free, seed)
             if probe.normalized:
                 self._normalize(case, seed, module, drawn)
             trial = self.trial(case, module, drawn, _exact_copy)

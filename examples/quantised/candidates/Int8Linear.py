@@ -5,8 +5,16 @@ import triton.language as tl
 
 @triton.jit
 def int8_linear_kernel(
-    x_ptr, weight_ptr, scale_ptr, out_ptr, rows, OUT: tl.constexpr, WIDTH: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
+    x_ptr,
+    weight_ptr,
+    scale_ptr,
+    out_ptr,
+    rows,
+    OUT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    DEPTH: tl.constexpr,
 ):
     row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
