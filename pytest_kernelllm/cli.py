@@ -29,6 +29,7 @@ COMMANDS = {
     "suggest": WAY,
     "report": WAY,
     "export": BESIDE,
+    "provenance": BESIDE,
     "store": WAY,
     "explain": WAY,
     "doctor": WAY,

@@ -77,7 +77,7 @@ def test_rewards(tmp_path):
 
 
 def test_export(project):
-    assert replay(page("how-to/export.md"), project) == 4
+    assert replay(page("how-to/export.md"), project) == 8
 
 
 def test_the_judge_as_a_tool(tmp_path):
