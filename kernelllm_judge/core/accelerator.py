@@ -46,7 +46,7 @@ def in_use() -> bool:
 def is_capturing() -> bool:
     """Whether the current stream is captured into a graph; waiting for the GPU would then be an error."""
     asked = getattr(_module(), "is_current_stream_capturing", None)
-    return bool(asked()) if asked else False
+    return bool(asked()) if asked and in_use() else False
 
 
 # --------------------------------------------------------------------------- memory

@@ -49,7 +49,7 @@ def checked(folder: Path, key: Path | None) -> dict[str, Any]:
             raise ExportError(f"{variant / name} {'is missing' if name in stated else 'was added since'}.")
         if hashlib.sha256(files[name]).hexdigest() != stated[name]:
             raise ExportError(f"{variant / name} was changed since.")
-    if metadata(package, archs, files | {STATEMENT: statement}) != _read(variant / METADATA):
+    if metadata(package, archs, {**files, STATEMENT: statement}) != _read(variant / METADATA):
         raise ExportError(f"{variant / METADATA} was changed since.")
     return layers
 
