@@ -6,12 +6,12 @@ import argparse
 from pathlib import Path
 
 from kernelllm_judge.core.errors import SessionError
-from pytest_kernelllm.commands.common import OK, REJECTED
+from pytest_kernelllm.commands.common import OK, REJECTED, CommandError
 from pytest_kernelllm.core.words import say
 
 HELP = (
     "Check that an export for Hugging Face's kernels library is as it was written, and by whom, and say what was "
-    "judged. Exit code: 0 it is, 1 it is not."
+    "judged. Exit code: 0 it is, 1 it is not, 2 there is none."
 )
 
 
@@ -27,6 +27,8 @@ def run(options: argparse.Namespace) -> int:
     """Runs the command; exit code 1 if the export is not what was written."""
     from pytest_kernelllm.beside.export.check import checked
 
+    if not Path(options.folder).is_dir():
+        raise CommandError(f"There is no folder {options.folder}.")
     try:
         layers = checked(Path(options.folder), Path(options.key) if options.key else None)
     except SessionError as error:
