@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 # The kernels for training take Triton's interpreter minutes: `make demo ARGS=examples/training_blocks` adds them.
 DEMO := examples/llm_blocks examples/transformers_layers
-EXAMPLES := $(DEMO) examples/training_blocks
+EXAMPLES := $(DEMO) examples/quantised examples/training_blocks
 
 .PHONY: help venv demo test test-slow test-gpu bench catch golden lint structure format docs linkcheck constraints clean
 

@@ -54,7 +54,7 @@ def judge_candidate(
     """
     completion = Completion("files", 0, text, format_of(text), note=note)
     try:
-        candidate = render(completion, live, judge.constructors, on_gpu=judge.environment.device == "cuda")
+        candidate = render(completion, live, judge.constructors, on_gpu=judge.environment.on_gpu)
     except RenderError as error:
         return "", Verdict("rejected", "render", str(error), "", judge.environment)
     criteria = criteria_of(live, speed)
@@ -87,7 +87,7 @@ def measure_completion(judge: Judge, live: LiveTarget, completion: Completion) -
         launching.ServerFailed: the judge's own processes cannot start.
     """
     try:
-        candidate = render(completion, live, judge.constructors, on_gpu=judge.environment.device == "cuda")
+        candidate = render(completion, live, judge.constructors, on_gpu=judge.environment.on_gpu)
     except RenderError as error:
         return Measured(error=str(error))
     return judge.measure(candidate, criteria_of(live, Speed()))

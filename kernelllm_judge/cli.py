@@ -7,13 +7,13 @@ import contextlib
 import importlib.util
 import json
 import os
-import re
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kernelllm_judge.core.architectures import ARCHITECTURES
 from kernelllm_judge.core.output_file import output_file
 
 if TYPE_CHECKING:
@@ -194,10 +194,10 @@ def _add_judge(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--arch",
-        type=_arch,
+        choices=ARCHITECTURES,
         default="sm_90",
         metavar="SM",
-        help="GPU architecture to compile for where there is no GPU (default: sm_90)",
+        help=f"GPU architecture to compile for where there is no GPU (default: sm_90): {', '.join(ARCHITECTURES)}",
     )
     parser.add_argument(
         "--deadline",
@@ -218,12 +218,6 @@ def _script(text: str) -> str:
     if not text.endswith(".py"):
         raise argparse.ArgumentTypeError(f"{text} is no file of Python; expected one such as wrong.py")
     return output_file(text)
-
-
-def _arch(text: str) -> str:
-    if not re.fullmatch(r"sm_\d{2,3}", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no architecture; expected one such as sm_90")
-    return text
 
 
 def _require(*names: str) -> None:

@@ -214,7 +214,7 @@ def outcome_of(end: Exception, findings: Findings) -> Outcome:
     """Returns the outcome of judging that one of ``judging.ENDS`` ended."""
     if isinstance(end, OriginalError):
         return Outcome(findings, "inconclusive", "correctness", f"{end}")
-    if isinstance(end, torch.cuda.OutOfMemoryError):
+    if isinstance(end, torch.OutOfMemoryError):
         reason = "the judge ran out of GPU memory; free some or declare smaller `dims`"
         return Outcome(findings, "inconclusive", "correctness", reason, out_of_memory=True)
     if not isinstance(end, Decision):

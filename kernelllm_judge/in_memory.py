@@ -133,7 +133,7 @@ def make_judge(
 ) -> Judge:
     """Returns a judge for this machine that is not started yet; the arguments are those of ``judge``."""
     environment = find_environment(device, arch)
-    gpu = take_gpu() if environment.device == "cuda" else None
+    gpu = take_gpu() if environment.on_gpu else None
     return Judge(
         environment,
         deadline=deadline,

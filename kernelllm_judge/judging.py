@@ -15,6 +15,7 @@ import torch
 from kernelllm_judge.addresses.certify import certify
 from kernelllm_judge.beside import Beside, compile_all, require_compiled, sanitize_all
 from kernelllm_judge.constructors import Constructors
+from kernelllm_judge.core import accelerator
 from kernelllm_judge.core.measured import CaseTime, Measured
 from kernelllm_judge.core.records import (
     LACKS,
@@ -64,7 +65,7 @@ RELEASE_SECONDS = 10.0
 TRIES = 3
 """How many processes in a row must die by a signal until that counts as the candidate's own doing."""
 
-ENDS = (Decision, OriginalError, torch.cuda.OutOfMemoryError)
+ENDS = (Decision, OriginalError, torch.OutOfMemoryError)
 """What ends the judging of a candidate without acceptance."""
 
 LONGEST_MEASURED = 30.0
@@ -121,15 +122,15 @@ class Judge:
         self.environment = environment
         self.policy, self._recorder = policy or Policy(), recorder
         self.isolation = isolation or probe_isolation(environment.device)
-        self.device = torch.device("cuda", 0) if environment.device == "cuda" else torch.device("cpu")
-        self.rules = tuple(rule for rule in rules if rule.device in ("any", self.device.type))
+        self.device = accelerator.gpu() if environment.on_gpu else torch.device("cpu")
+        self.rules = tuple(rule for rule in rules if rule.device in ("any", environment.device))
         self._seed = secrets.randbelow(1 << 30)
         self._timer = Timer(gpu_uuid, self._seed)
         self._closing = contextlib.ExitStack()
         self._host = host or ServerHost()
         self._leases: Leases | None = None
         cpu = torch.device("cpu")
-        if self.device.type == "cuda":
+        if self.environment.on_gpu:
             server = ForkServer("cuda", self.isolation, host=self._host)
             self._leases = Leases(gpu_uuid, gpu_memory)
             self._workers = Workers(
@@ -154,7 +155,7 @@ class Judge:
     def __enter__(self) -> Judge:
         """Starts the fork servers in the background."""
         start_together(self._servers)
-        if self.device.type == "cuda":
+        if self.environment.on_gpu:
             from kernelllm_judge.shared.compiling import compile_in  # imports Triton
 
             self._closing.callback(compile_in(self._timer.compiling))
@@ -211,7 +212,7 @@ class Judge:
         Raises:
             launching.ServerFailed: the judge's own processes cannot start.
         """
-        if self.device.type != "cuda":
+        if not self.environment.on_gpu:
             return Measured(error="there is no GPU to measure on")
         begin = time.perf_counter()
         findings = Findings({}, durations=Durations(self._recorder, candidate.target))
@@ -233,7 +234,7 @@ class Judge:
                     times = tuple(self._timer.time_alone(judging, p.case.name, p.sizes) for p in plans())
             except ENDS as end:
                 error = whole(end) or type(end).__name__
-                if isinstance(end, OutOfMemory | torch.cuda.OutOfMemoryError) and not leased.all:
+                if isinstance(end, OutOfMemory | torch.OutOfMemoryError) and not leased.all:
                     continue
             break
         waited += findings.durations.seconds.get(WAITING, 0.0)
@@ -243,7 +244,7 @@ class Judge:
     @contextlib.contextmanager
     def loaded(self, source: str, criteria: Criteria, rule: str) -> Iterator[Judging]:
         """Opens a worker that has loaded a kernel module, to call it at single probes as those of a rule. Raises what ``ENDS`` lists."""
-        interpreted = rule == "memory" and self.device.type == "cuda"
+        interpreted = rule == "memory" and self.environment.on_gpu
         workers = self._interpreters if interpreted else self._workers
         references = self._reference_outputs(criteria, "cpu" if interpreted else "")
         findings = Findings({each.name: each.stage for each in self.rules})
@@ -255,7 +256,7 @@ class Judge:
 
     def _judged(self, candidate: Candidate, criteria: Criteria, leased: Lease) -> Outcome:
         """Judges with a lease; again, in fresh processes, where a signal ended one: it may have come from outside."""
-        last: Stage = "timing" if criteria.timing and self.device.type == "cuda" else "correctness"
+        last: Stage = "timing" if criteria.timing and self.environment.on_gpu else "correctness"
         rules = {rule.name: rule.stage for rule in self.rules}
         for left in reversed(range(TRIES)):
             findings = Findings(rules, durations=Durations(self._recorder, candidate.target))
@@ -277,7 +278,7 @@ class Judge:
         """Judges a candidate, from its source to its speed. Where nothing is raised, it is accepted; for what is see ``ENDS``."""
         for rule in self.rules:
             rule.check_source(candidate.source, findings)
-        on_gpu = self.device.type == "cuda"
+        on_gpu = self.environment.on_gpu
         plans = make_plans(
             candidate.source,
             criteria.subject.cases,
@@ -334,7 +335,7 @@ class Judge:
     ) -> Beside:
         """Compiles the kernels in the background where they are interpreted, and interprets them on a GPU."""
         references = self._reference_outputs(criteria, "cpu")
-        if self.device.type == "cuda":
+        if self.environment.on_gpu:
             rule, do, workers = "memory", sanitize_all, self._interpreters
         else:
             rule, do, workers = "compile", compile_all, self._compilers
@@ -376,7 +377,7 @@ class Judge:
         if not tries and baseline == "eager" and who == JUDGE:
             tries = [(dict(plan.sizes), False)]
         for sizes, compiled in tries if leased.all else ():  # it is tried with everything first
-            torch.cuda.empty_cache()
+            accelerator.empty_cache()
             with self._workers.loaded(candidate.source, references, findings, leased) as judging:
                 who = self._timer.time_plan(judging, plan, sizes, self.rules, compiled=compiled)
             if not who:

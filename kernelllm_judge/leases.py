@@ -9,8 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import torch
-
+from kernelllm_judge.core import accelerator
 from kernelllm_judge.core.stages import InStage
 from kernelllm_judge.gpu_lock import UNIT, GpuLedger
 from kernelllm_judge.memory import OWN, CallBytes, release_cache
@@ -49,10 +48,10 @@ class Leases:
 
         ``gpu_memory`` is the bytes that all judges of this GPU may take together; 0: nearly all of it.
         """
-        total = torch.cuda.get_device_properties(0).total_memory
+        total = accelerator.total_bytes()
         self._limited = gpu_memory > 0
         if self._limited:
-            torch.cuda.set_per_process_memory_fraction(min(1.0, gpu_memory / total))
+            accelerator.limit_memory(gpu_memory / total)
         self._ledger = GpuLedger(gpu_uuid, gpu_memory or min(total - OWN, int(SHARE * total)))
 
     @property
@@ -149,7 +148,7 @@ class KeptReferences:
 
     def of(self, subject: Subject, tolerance: float | None, device: str) -> ReferenceOutputs:
         """Returns the reference outputs of a target on a device, those from before if they are still there."""
-        leased = self._leases if device.startswith("cuda") else None
+        leased = self._leases if accelerator.is_gpu(device) else None
         budget = leased.budget if leased else self._policy.judge_bytes
         with self._lock:
             key = id(subject), device

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
-import torch
+from kernelllm_judge.core.accelerator import cached_bytes, empty_cache, free_bytes
 
 ROOM = 4
 """How many times a probe's bytes should be free: workers hold inputs, outputs and temporaries."""
@@ -92,15 +92,10 @@ def most(calls: Iterable[CallBytes]) -> CallBytes:
     return CallBytes(**numbers | {"rows": all(c.rows for c in each)})
 
 
-def cached_bytes() -> int:
-    """Bytes of GPU memory that PyTorch keeps for this process, and no tensor uses."""
-    return torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-
-
 def release_cache(kept: int) -> None:
     """Gives cached GPU memory back to the others, where it is more than ``kept`` bytes."""
     if cached_bytes() > kept:
-        torch.cuda.empty_cache()
+        empty_cache()
 
 
 def make_room(needed: int, kept: int) -> None:
@@ -113,13 +108,13 @@ def make_room(needed: int, kept: int) -> None:
         kept: bytes that may stay cached.
     """
     # In this order: the driver takes long to answer where many processes use the GPU, and to free memory waits for the GPU.
-    if cached_bytes() > kept and torch.cuda.mem_get_info()[0] < SPARE + ROOM * needed:
+    if cached_bytes() > kept and free_bytes() < SPARE + ROOM * needed:
         release_cache(kept)
 
 
 def is_scarce(needed: int, allowed: int | None) -> bool:
     """Whether an honest call on ``needed`` bytes may have failed: so little memory is free, or ``allowed`` for the worker."""
-    free = torch.cuda.mem_get_info()[0]
+    free = free_bytes()
     return min(free, free if allowed is None else allowed) < SPARE + TEMPORARIES * needed
 
 

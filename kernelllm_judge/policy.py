@@ -28,6 +28,9 @@ class Policy:
     """…but of no more terms, unless they are products: longer sums are added up in blocks."""
     half_eps: float = 1.5
     """Largest error in ``eps`` that is always allowed for float16 and bfloat16: three roundings."""
+    flipped: float = 1 / 512
+    """Share of the elements of an output in a float of 8 bits that may be one step off where rounding decides, besides
+    ``own_factor`` times as many as in honest evaluations."""
     conditioning_eps: float = 8.0
     """As much as the exact result changes when inputs and weights are perturbed by this many float32 ``eps`` is allowed."""
     honest_runs: int = 12

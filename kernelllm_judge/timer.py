@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.core import accelerator
 from kernelllm_judge.core.measured import CaseTime
 from kernelllm_judge.core.records import Timing
 from kernelllm_judge.findings import WAITING, Durations, OutOfMemory
@@ -76,8 +77,8 @@ class Timer:
     @contextlib.contextmanager
     def compiling(self) -> Iterator[None]:
         """A context in which Triton compiles a kernel of the judge's own, which takes a second: meanwhile others may time."""
-        if self._holds.shared is not None and not torch.cuda.is_current_stream_capturing():
-            torch.cuda.synchronize()  # or they would time beside what was launched before
+        if self._holds.shared is not None and not accelerator.is_capturing():
+            accelerator.synchronize()  # or they would time beside what was launched before
         with self.released(Durations()):
             yield
 
@@ -99,7 +100,7 @@ class Timer:
             timings = self.time(judging, plan.case.name, sizes, rules, compiled=compiled)
         except OutOfMemory:
             return "the candidate's process"
-        except torch.cuda.OutOfMemoryError:
+        except torch.OutOfMemoryError:
             return JUDGE
         note = "; ".join(filter(None, [plan.note(sizes), "" if compiled else NOT_COMPILED]))
         judging.findings.timing.extend(replace(timing, note=note) for timing in timings)
@@ -123,7 +124,7 @@ class Timer:
                 (``OutOfMemory``).
             OriginalError: the original fails.
             WorkerDied: the worker process ended.
-            torch.cuda.OutOfMemoryError: the judge ran out of memory.
+            torch.OutOfMemoryError: the judge ran out of memory.
         """
         references, durations = judging.references, judging.findings.durations
         first = self._seed + SEED
@@ -169,7 +170,7 @@ class Timer:
             Decision: it fails.
             OriginalError: the original fails.
             WorkerDied: the worker process ended.
-            torch.cuda.OutOfMemoryError: the judge ran out of memory.
+            torch.OutOfMemoryError: the judge ran out of memory.
         """
         references, durations = judging.references, judging.findings.durations
         backwards: list[Backward] = []
@@ -231,7 +232,7 @@ class Timer:
     def _measured_roofline(self) -> Roofline:
         """Returns the GPU's roofline, measured once, by a thread that holds the GPU alone."""
         if self._roofline is None:
-            torch.cuda.empty_cache()
+            accelerator.empty_cache()
             self._roofline = measure_roofline(self._clock)
         return self._roofline
 

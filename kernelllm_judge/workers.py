@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
+from kernelllm_judge.core import accelerator
 from kernelllm_judge.findings import (
     Decision,
     Durations,
@@ -101,9 +102,9 @@ class Workers:
 
     def _memory_share(self, memory: int | None) -> float:
         """Returns the share of the GPU's memory that a worker may allocate; 0 without a GPU."""
-        if self.device.type != "cuda":
+        if not accelerator.is_gpu(self.device):
             return 0.0
-        total = torch.cuda.get_device_properties(0).total_memory
+        total = accelerator.total_bytes()
         return WORKER_SHARE if memory is None else min(1.0, memory / total)
 
 

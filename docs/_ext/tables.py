@@ -124,6 +124,13 @@ def rules() -> str:
     return _table(("rule", "what holds for every accepted candidate", "applies"), rows)
 
 
+def architectures() -> str:
+    """The GPU architectures that kernels can be compiled for, and how far each is supported."""
+    from kernelllm_judge.core.architectures import ARCHITECTURES
+
+    return _table(("architecture", "support"), [(f"`{a.name}`", a.support) for a in ARCHITECTURES.values()])
+
+
 def catch() -> str:
     """The corpus of cheats: what was seen, where the catch table was made; else what must happen."""
     if CATCH.is_file():
@@ -155,6 +162,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "pytest-options": pytest_options,
     "folders": folders,
     "rules": rules,
+    "architectures": architectures,
     "catch": catch,
     "schema": schema,
 }

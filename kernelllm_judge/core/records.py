@@ -217,6 +217,11 @@ class Environment(Record):
     """Number of the judge's rules as a whole, for people. What a verdict rests on are its ``versions``."""
 
     @property
+    def on_gpu(self) -> bool:
+        """Whether candidates ran on a GPU, not in Triton's interpreter."""
+        return self.device != "cpu"
+
+    @property
     def key(self) -> str:
         """Short hash that names this environment in the store."""
         text = "\0".join(f"{k}={v}" for k, v in sorted(self.to_json().items()) if k != "policy")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from kernelllm_judge.core import accelerator
+
 
 def seed_torch(seed: int) -> None:
-    """Does what ``torch.manual_seed`` does for the CPU and CUDA, which else spends its time on notes for other devices."""
+    """Does what ``torch.manual_seed`` does for the CPU and the GPU, which else spends its time on notes for other devices."""
     torch.default_generator.manual_seed(seed)
-    if torch.cuda.is_available():
-        torch.cuda.manual_seed_all(seed)
+    accelerator.seed(seed)

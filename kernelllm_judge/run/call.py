@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.core import accelerator
 from kernelllm_judge.core.shorten import LONGEST, whole
 from kernelllm_judge.findings import Decision, Findings, OutOfMemory
 from kernelllm_judge.handle import WorkerDied, WorkerHandle
@@ -56,7 +57,7 @@ class Judging:
     @property
     def on_gpu(self) -> bool:
         """Whether the candidate runs on a GPU, not in Triton's interpreter."""
-        return self.allocator.device.type == "cuda"
+        return accelerator.is_gpu(self.allocator.device)
 
     @property
     def first_run(self) -> str:
@@ -261,9 +262,9 @@ def poison(buffer: torch.Tensor) -> None:
 
 
 def hand_over(judging: Judging) -> None:
-    """Waits until the judge's writes are done: the worker's CUDA streams do not wait for the judge's."""
+    """Waits until the judge's writes are done: the worker's streams do not wait for the judge's."""
     if judging.on_gpu:
-        torch.cuda.synchronize()
+        accelerator.synchronize()
 
 
 def tensors_of(module: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -18,6 +18,8 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.core import accelerator
+
 ALIGNMENT = 512
 """Bytes; the alignment of PyTorch's CUDA allocator."""
 
@@ -84,10 +86,10 @@ class GpuBlockPool:
         """Allocates a block of ``size`` bytes.
 
         Raises:
-            torch.cuda.OutOfMemoryError: there is too little free memory.
+            torch.OutOfMemoryError: there is too little free memory.
         """
         if size > LARGE:
-            torch.cuda.empty_cache()  # which PyTorch does not do by itself for a memory pool
+            accelerator.empty_cache()  # which PyTorch does not do by itself for a memory pool
         with self._lock:
             return GpuBlock(size, self._device)
 

@@ -1,4 +1,4 @@
-"""Times calls by CUDA events, with the same code for baselines in the judge and candidates in a worker."""
+"""Times calls by the GPU's events, with the same code for baselines in the judge and candidates in a worker."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.cuda import Event, synchronize
+
+from kernelllm_judge.core.accelerator import gpu, synchronize, timing_event
 
 FLUSH_BYTES = 256 * 1024 * 1024
 """Bytes written between cold calls: several times the L2 of any current GPU."""
 
 
 class GpuClock:
-    """Times calls on the current CUDA device, in µs by CUDA events."""
+    """Times calls on the GPU, in µs by its events."""
 
     def __init__(self) -> None:
         """Allocates nothing yet; the first flush allocates ``FLUSH_BYTES``."""
@@ -22,7 +23,7 @@ class GpuClock:
     def flush(self, times: int) -> None:
         """Overwrites L2 ``times`` times. This keeps the GPU busy while the timed call's launches queue up."""
         if self._buffer is None:
-            self._buffer = torch.empty(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
+            self._buffer = torch.empty(FLUSH_BYTES // 4, dtype=torch.int32, device=gpu())
         for i in range(times):
             self._buffer.fill_(i)
 
@@ -32,7 +33,7 @@ class GpuClock:
 
     def one(self, call: Callable[[], Any], flushes: int) -> tuple[Any, float]:
         """Makes one call behind ``flushes`` overwrites of L2. Returns its result, and its time in µs."""
-        start, end = Event(enable_timing=True), Event(enable_timing=True)
+        start, end = timing_event(), timing_event()
         synchronize()
         self.flush(flushes)
         start.record()
@@ -57,7 +58,7 @@ class GpuClock:
         result = None
         synchronize()
         if not flushes:
-            start, end = Event(enable_timing=True), Event(enable_timing=True)
+            start, end = timing_event(), timing_event()
             start.record()
             for i in range(count):
                 result = None  # two of them may not fit
@@ -65,7 +66,7 @@ class GpuClock:
             end.record()
             synchronize()
             return result, [start.elapsed_time(end) * 1000.0 / count]
-        pairs = [(Event(enable_timing=True), Event(enable_timing=True)) for _ in range(count)]
+        pairs = [(timing_event(), timing_event()) for _ in range(count)]
         for i, (start, end) in enumerate(pairs):
             self.flush(flushes)
             start.record()

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from kernelllm_judge.core import accelerator
 from kernelllm_judge.core.dispatch_mode import DispatchMode
 from kernelllm_judge.shared.buffers import GUARD
 
@@ -111,8 +112,8 @@ class OperationWatch(DispatchMode):
         form = torch.empty_strided(result.shape, result.stride(), dtype=result.dtype, device="meta")
         size, device = result.untyped_storage().nbytes(), result.device
         del result, tensors
-        if device.type == "cuda" and size > HELD:
-            torch.cuda.empty_cache()  # there may be no memory for two
+        if accelerator.is_gpu(device) and size > HELD:
+            accelerator.empty_cache()  # there may be no memory for two
         return self._between_guards(form, size, device, values)
 
     def _between_guards(
@@ -130,7 +131,7 @@ class OperationWatch(DispatchMode):
         self._made += 1
         words = GUARD + (size + 1) // 2
         block = torch.full((words,), pattern, dtype=torch.int16, device=device).view(torch.uint8)
-        holder = _Inside(block, size) if block.is_cuda else block.numpy()
+        holder = _Inside(block, size) if accelerator.is_gpu(block.device) else block.numpy()
         inner = _storage_inside(holder, size)
         if values is None and form.dtype == torch.bool:
             inner.fill_(1)  # other bytes are not valid booleans

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.core import accelerator
 from kernelllm_judge.core.seeding import seed_torch
 
 
@@ -50,7 +51,7 @@ def placed(value: Any, dtype: str | None, device: str) -> Any:
 @contextmanager
 def seeded(seed: int, device: str) -> Iterator[None]:
     """Seeds PyTorch's random numbers and makes ``device`` the default device, both inside the block only."""
-    cuda = [torch.device(device)] if device.startswith("cuda") else []
-    with torch.random.fork_rng(devices=cuda), torch.device(device):
+    gpus = [torch.device(device)] if accelerator.is_gpu(device) else []
+    with torch.random.fork_rng(devices=gpus, device_type=accelerator.gpu().type), torch.device(device):
         seed_torch(seed)
         yield

@@ -21,6 +21,7 @@ from kernelllm_judge.target import build
 from kernelllm_judge.target.attributes import attributes, dtype_name
 from kernelllm_judge.target.calls import Call, as_call, placed, seeded
 from kernelllm_judge.target.cases import Described, Sizes, described, layout, used_dims
+from kernelllm_judge.target.codes import codes_of, possible_codes
 from kernelllm_judge.target.errors import TargetError, in_one_line
 from kernelllm_judge.target.importing import marked_class
 from kernelllm_judge.target.precision import precision_pins
@@ -267,6 +268,7 @@ def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
     live = replace(live, cases=tuple(cases), parts=parts_of(module), _makers=makers)
     module = build.finished(module, tried, "cpu", options.training)
     ran: set[CodeType] = set()
+    codes: frozenset[str] = frozenset()
     settings: dict[str, dict[str, str]] = {}
     for case in sorted(cases, key=lambda each: each.dtype != tried):
         module = build.finished(module, case.dtype, "cpu", options.training)
@@ -283,11 +285,15 @@ def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
                 if sizes is not None:
                     make = partial(live.inputs, case, 0)
                     try_original(module, sizes, make, live.bind, watched, where)
+                    if possible := possible_codes(module):
+                        other = build.finished(live._construct(), tried, "cpu", options.training)
+                        codes |= codes_of(other, possible, make(sizes))
     # Frees its parameters before others are made; without data they are cast at once.
     meta = build.finished(module.to("meta"), tried, "meta", options.training)
     # Of another one: calling a module may change it.
     fresh = live._construct()
     pins = state(fresh.train(options.training), held[tried], ran, where)
+    pins = {name: text for name, text in pins.items() if name.removeprefix("value:") not in codes}
     with live._in_stage(RUNNING):
         pinned = [_pinned(case, {**pins, **settings[case.name]}) for case in live.cases]
         return replace(live, cases=tuple(_within_reach(meta, case) for case in pinned))

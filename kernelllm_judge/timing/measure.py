@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.core.accelerator import PeakMemory
 from kernelllm_judge.core.measured import CaseTime
 from kernelllm_judge.core.records import Timing
 from kernelllm_judge.handle import WorkerDied
@@ -265,10 +266,9 @@ def _peak(implementation: timing.Implementation) -> int:
 
     The judge's other threads wait meanwhile.
     """
-    torch.cuda.reset_peak_memory_stats()
-    held = torch.cuda.memory_allocated()
+    peak = PeakMemory()
     implementation.loop(1)
-    return max(int(torch.cuda.max_memory_allocated() - held), 0)
+    return peak.bytes
 
 
 def _roofline_us(original: OriginalCalls, prepared: PreparedProbe, flops: Flops, roofline: Roofline) -> float:

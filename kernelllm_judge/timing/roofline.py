@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from kernelllm_judge.core import accelerator
 from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.shared.clock import GpuClock
 from kernelllm_judge.shared.leaves import flatten
@@ -109,7 +110,7 @@ class Roofline:
 
 def measure_roofline(clock: GpuClock) -> Roofline:
     """Measures the current GPU's memory bandwidth and matmul throughput, in some 100 ms after ``warm_up_roofline``."""
-    source = torch.empty(1 << 28, dtype=torch.float32, device="cuda").normal_()
+    source = torch.empty(1 << 28, dtype=torch.float32, device=accelerator.gpu()).normal_()
     target = torch.empty_like(source)
     copied = clock.many([functools.partial(target.copy_, source)], 8, 1)[1]
     rates = {}
@@ -120,16 +121,18 @@ def measure_roofline(clock: GpuClock) -> Roofline:
     rates[CONVOLUTIONS] = max(rates["float32"], rates[CONVOLUTIONS])
     rates[PRODUCTS] = max(rates["float32"], rates[CONVOLUTIONS] / 3)
     moved = 2 * source.numel() * source.itemsize / statistics.median(copied)
-    return Roofline(moved, rates, int(torch.cuda.get_device_properties(0).L2_cache_size))
+    return Roofline(moved, rates, int(accelerator.properties().L2_cache_size))
 
 
 def _products() -> Iterator[tuple[str, Callable[[], torch.Tensor]]]:
     """Yields the name and a call of a product in each dtype, and of a convolution that is one."""
     for name in ("float32", "float16", "bfloat16"):
-        a = torch.randn(SIDE, SIDE, device="cuda", dtype=getattr(torch, name))
+        a = torch.randn(SIDE, SIDE, device=accelerator.gpu(), dtype=getattr(torch, name))
         yield name, functools.partial(torch.matmul, a, a)
-    pixels = torch.randn(1, SIDE, 64, SIDE // 64, device="cuda").to(memory_format=torch.channels_last)
-    weights = torch.randn(SIDE, SIDE, 1, 1, device="cuda").to(memory_format=torch.channels_last)
+    pixels = torch.randn(1, SIDE, 64, SIDE // 64, device=accelerator.gpu()).to(
+        memory_format=torch.channels_last
+    )
+    weights = torch.randn(SIDE, SIDE, 1, 1, device=accelerator.gpu()).to(memory_format=torch.channels_last)
     yield CONVOLUTIONS, functools.partial(torch.nn.functional.conv2d, pixels, weights)
 
 

@@ -76,7 +76,7 @@ def explain(verdict: Verdict) -> str:
     else:
         where = (
             "on a GPU"
-            if verdict.environment.device == "cuda"
+            if verdict.environment.on_gpu
             else "in Triton's interpreter; only a GPU tells its speed"
         )
         lines.append(f"It was judged {where}.")

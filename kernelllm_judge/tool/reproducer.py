@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from kernelllm_judge.core import accelerator
 from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.core.records import Verdict
 from kernelllm_judge.findings import Decision
@@ -93,7 +94,7 @@ def _sizes(judge: Judge, criteria: Criteria, source: str, probe: Probe) -> Itera
 
     Without a GPU, those of the same case in float32 come before one in bfloat16, which Triton's own interpreter cannot compute.
     """
-    sizes, on_gpu = dict(probe.sizes), judge.device.type == "cuda"
+    sizes, on_gpu = dict(probe.sizes), accelerator.is_gpu(judge.device)
     easier = () if on_gpu else (f"{probe.case.removesuffix('-bfloat16')}-float32",)
     plans = make_plans(
         source,

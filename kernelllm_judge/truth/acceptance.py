@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from kernelllm_judge.core.eight_bits import computable
 from kernelllm_judge.core.stages import RUNNING, InStage, unwatched
 from kernelllm_judge.shared.leaves import flatten
 from kernelllm_judge.shared.watch import OperationWatch
@@ -63,7 +64,7 @@ def refuse_masks(probe: Probe, module: nn.Module, arguments: dict[str, Any]) -> 
         output = calls.call_original(module, arguments)
     if overflows.seen:
         raise Unasked("the original computes infinities from what rows are masked with")
-    leaves = [leaf for leaf in flatten(output)[1] if leaf.is_floating_point()]
+    leaves = [computable(leaf) for leaf in flatten(output)[1] if leaf.is_floating_point()]
     if not all(bool((leaf.abs() <= MOST_MASKED).all()) for leaf in leaves):
         raise Unasked("the original's outputs follow what rows are masked with")
 
@@ -97,12 +98,12 @@ class Trial:
         """Whether the original is exact at all, to be found out before the module changes: ``accepts`` compares with that.
 
         Raises:
-            torch.cuda.OutOfMemoryError: there is too little memory to find out.
+            torch.OutOfMemoryError: there is too little memory to find out.
         """
         try:
             with self.in_stage(RUNNING):
                 return math.isfinite(self.usual_error)
-        except torch.cuda.OutOfMemoryError:
+        except torch.OutOfMemoryError:
             raise
         except Exception:  # the user's code may raise anything
             return False
@@ -138,7 +139,7 @@ class Trial:
             rough: whether they may be as rough as ``ROUGHEST``, whatever is usual.
 
         Raises:
-            torch.cuda.OutOfMemoryError: there is too little memory to find out.
+            torch.OutOfMemoryError: there is too little memory to find out.
         """
         usual = self.usual[0]
         try:
@@ -156,7 +157,7 @@ class Trial:
             usual_error = self.usual_error if error > 1 else 1.0
             alike = ALIKE * usual_error if math.isfinite(usual_error) else 0.0
             return error <= max(1.0, USUAL * min(usual_error, ROUGH), alike)
-        except torch.cuda.OutOfMemoryError:
+        except torch.OutOfMemoryError:
             raise  # with more memory it might accept them
         except Exception:  # the user's code may raise anything
             return False
@@ -168,7 +169,7 @@ def _same_form(leaves: Sequence[Any], usual: Sequence[Any]) -> bool:
 
 def _as_finite(leaves: Sequence[torch.Tensor], usual: Sequence[torch.Tensor]) -> bool:
     return not any(
-        bool((before.isfinite() & ~after.isfinite()).any())
+        bool((computable(before).isfinite() & ~computable(after).isfinite()).any())
         for after, before in zip(leaves, usual, strict=True)
         if after.is_floating_point()
     )
@@ -191,16 +192,16 @@ def _error_of(leaf: torch.Tensor, truth: torch.Tensor) -> float:
 
     def chunks() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         for some, exactly in zip(leaf.split(CHUNK), truth.split(CHUNK), strict=True):
-            finite = some.isfinite()
+            finite = computable(some).isfinite()
             yield torch.where(finite, some.double(), 0.0), torch.where(finite, exactly.double(), 0.0)
 
-    peak = max(float(wide.abs().amax()) for _, wide in chunks()) or 1e-300
-    squares = sum(float((wide / peak).square().sum()) for _, wide in chunks())
-    numbers = sum(int(wide.count_nonzero()) for _, wide in chunks())
+    peak = max(float(right.abs().amax()) for _, right in chunks()) or 1e-300
+    squares = sum(float((right / peak).square().sum()) for _, right in chunks())
+    numbers = sum(int(right.count_nonzero()) for _, right in chunks())
     scale = peak * (squares / max(numbers, 1)) ** 0.5
     errors = [
-        float(((some - wide).abs() / (wide.abs() + scale).clamp_min(1e-300)).amax())
-        for some, wide in chunks()
+        float(((some - right).abs() / (right.abs() + scale).clamp_min(1e-300)).amax())
+        for some, right in chunks()
     ]
     worst = math.inf if any(math.isnan(error) for error in errors) else max(errors)
     return worst / math.sqrt(torch.finfo(leaf.dtype).eps)

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 import torch
 
+from kernelllm_judge.core.eight_bits import at_least_float32
 from kernelllm_judge.policy import Policy
-from kernelllm_judge.truth.bounds import is_half
 from kernelllm_judge.truth.rows import as_rows, chunks
 
 
@@ -34,8 +34,8 @@ def agrees(
     """
     if not (got.is_floating_point() and got.numel()):
         return (got == original).all()
-    # In half precision one more rounding is much of what elements may be off together, so they have to be equal.
-    floor = 0.0 if is_half(got.dtype) else policy.single_eps * torch.finfo(got.dtype).eps
+    # In 16 bits or fewer one more rounding is much of what elements may be off together, so they have to be equal.
+    floor = 0.0 if got.itemsize < 4 else policy.single_eps * torch.finfo(got.dtype).eps
     share = min(floor, floor if tolerance is None else tolerance) / 2
     ours, theirs = as_rows(got), as_rows(original)
     return torch.stack([_within(ours[a:b], theirs[a:b], share) for a, b in chunks(ours, policy)]).all()
@@ -43,6 +43,6 @@ def agrees(
 
 def _within(got: torch.Tensor, original: torch.Tensor, share: float) -> torch.Tensor:
     """Returns whether each element differs by no more than a share of the original's, and is finite."""
-    wide = torch.promote_types(got.dtype, torch.float32)
+    wide = at_least_float32(got.dtype)
     near = original.to(wide)
     return ((got.to(wide) - near).abs_() <= share * near.abs()).all() & near.sum().isfinite()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
+from kernelllm_judge.core.eight_bits import has_eight_bits, steps
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.truth.rows import Errors, Ruler, all_finite, as_rows, chunks, least_unit, ruler_of
 
@@ -21,6 +22,7 @@ TOLERANCE = "the marker's tolerance"
 TOGETHER = "how far a row or column may be off as a whole"
 PLACES = "places of NaN and infinities"
 EQUALITY = "equality"
+STEPS = "how many elements rounding may put a step off"
 """The bounds, as reasons name them."""
 
 
@@ -56,6 +58,19 @@ class ErrorBounds:
         return OWN if allowed <= float(self.worst[row]) else SENSITIVITY
 
 
+@dataclass(frozen=True)
+class StepBounds:
+    """How far an output in a float of 8 bits may be off: in some elements by one step of the format.
+
+    Its rounding is what the module means, not an error that it makes, so other codes are wrong, unless rounding decides.
+    """
+
+    others: tuple[torch.Tensor, ...]
+    """Other outputs that are right."""
+    flips: int
+    """In how many elements it may be one step off all of them."""
+
+
 def floor_of(output: torch.Tensor, elements: int, policy: Policy, terms: int = 0) -> float:
     """Returns the relative error that is always allowed, for inputs with ``elements`` elements together.
 
@@ -88,11 +103,15 @@ class Derivation:
         self._elsewhere: list[Errors] = []
         self._sensitivity: torch.Tensor | None = None
         self._values: list[torch.Tensor] = []
-        """What an integer leaf may be, too."""
-        if not original.is_floating_point():
+        """What a leaf of integers, or of 8 bits, may be, too."""
+        self._eight_bits = has_eight_bits(original.dtype)
+        self._most_flips = 0
+        """In how many elements rounding took another value of 8 bits, in one honest evaluation."""
+        self._measured = original.is_floating_point() and not self._eight_bits
+        if not self._measured:
             # One that changes with the inputs' last digits has no single right value. Which of several equal inputs an index
             # names stays the original's choice: perturbations would choose at random.
-            self._values = [] if exact is None else [exact]
+            self._values = [] if exact is None else [exact.to(original.dtype)]
             self.truth = original
             return
         self.truth = original.double() if exact is None else exact.contiguous()
@@ -111,8 +130,8 @@ class Derivation:
 
     def move(self, near: torch.Tensor) -> None:
         """Adds the exact leaf for slightly perturbed inputs."""
-        if not self._original.is_floating_point():
-            self._values.append(near)
+        if not self._measured:
+            self._values.append(near.to(self._original.dtype))
         elif self._known and not self._steady:
             if self._sensitivity is None:
                 shape = as_rows(self.truth).shape
@@ -122,14 +141,21 @@ class Derivation:
     def add(self, leaf: torch.Tensor, exact: torch.Tensor | None) -> None:
         """Adds what an honest evaluation gives, at other inputs if it comes with the exact leaf there."""
         there = self._errors if exact is None else self._elsewhere
-        if self._original.is_floating_point() and self._known and not (exact is not None and self._steady):
+        if self._eight_bits:
+            right = self._values[:1] if exact is None else [exact.to(leaf.dtype)]
+            flips = (int((steps(leaf) != steps(each)).sum()) for each in right)
+            self._most_flips = max(self._most_flips, *flips, 0)
+        elif self._original.is_floating_point() and self._known and not (exact is not None and self._steady):
             there.append(self._ruler.errors(leaf, exact))
 
     def bounds(
         self, elements: int, terms: int, usual: float | None
-    ) -> ErrorBounds | tuple[torch.Tensor, ...]:
+    ) -> ErrorBounds | StepBounds | tuple[torch.Tensor, ...]:
         """Returns the bounds; for integers and booleans the other values that are right."""
-        if not self._original.is_floating_point():
+        if self._eight_bits:
+            chance = self._policy.flipped * self._original.numel()
+            return StepBounds(tuple(self._values), int(self._policy.own_factor * self._most_flips + chance))
+        if not self._measured:
             return tuple(value for value in self._values if not torch.equal(value, self._original))
         floor = floor_of(self._original, elements, self._policy, terms)
         found = self._errors, self._elsewhere, self._moves

@@ -14,8 +14,10 @@ from torch import nn
 from torch._decomp import decomposition_table
 from torch.utils._pytree import tree_leaves
 
+from kernelllm_judge.core import accelerator
 from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.core.dispatch_mode import DispatchMode
+from kernelllm_judge.core.eight_bits import computable, narrowed
 from kernelllm_judge.core.seeding import seed_torch
 from kernelllm_judge.core.tf32 import CONVOLUTIONS, PRODUCTS
 from kernelllm_judge.shared.leaves import flatten
@@ -102,7 +104,7 @@ class Overflows(DispatchMode):
         if "empty" not in str(func):  # what is in new memory may be anything
             leaves = [each for each in tree_leaves(result) if _has_infinities(each)]
             most = _LARGE if func in _FUSED else math.inf
-            self.seen = self.seen or not all(bool((leaf.abs() < most).all()) for leaf in leaves)
+            self.seen = self.seen or not all(bool((computable(leaf).abs() < most).all()) for leaf in leaves)
         return result
 
 
@@ -175,7 +177,7 @@ def perturb(module: nn.Module, seed: int) -> nn.Module:
     for tensor in tensors:
         if not tensor.is_floating_point() or tensor.numel() == 0:
             continue
-        value = tensor.detach()
+        value = computable(tensor.detach())
         if bool((value == 0).all()):
             value = _with_noise(value, torch.randn, generator, lambda part, noise: 0.3 * noise)
         elif bool((value >= 0).all()):
@@ -185,7 +187,7 @@ def perturb(module: nn.Module, seed: int) -> nn.Module:
             value = _with_noise(
                 value, torch.randn, generator, lambda part, noise, size=size: part + size * noise
             )
-        tensor.data = value
+        tensor.data = narrowed(value, tensor.dtype)
     return module
 
 
@@ -243,8 +245,10 @@ def call_original(module: nn.Module, arguments: dict[str, Any], seed: int = 0) -
     """Returns the module's outputs with PyTorch seeded by ``seed``. Module and arguments stay unchanged."""
     fresh = copied(module, lambda tensor: tensor, torch.clone)
     inputs = mapped(arguments, torch.clone)
-    cuda = [t.device for t in inputs.values() if isinstance(t, torch.Tensor) and t.is_cuda][:1]
-    with torch.no_grad(), torch.random.fork_rng(devices=cuda):
+    gpus = [
+        t.device for t in inputs.values() if isinstance(t, torch.Tensor) and accelerator.is_gpu(t.device)
+    ][:1]
+    with torch.no_grad(), torch.random.fork_rng(devices=gpus, device_type=accelerator.gpu().type):
         seed_torch(seed)
         return fresh(**nested(inputs))
 

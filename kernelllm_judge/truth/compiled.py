@@ -47,7 +47,7 @@ class CompiledOriginals:
             gradients: those of the probe, if its backward pass is to be compiled, too.
 
         Raises:
-            torch.cuda.OutOfMemoryError: there was too little memory; it may run at smaller sizes.
+            torch.OutOfMemoryError: there was too little memory; it may run at smaller sizes.
         """
         sizes = prepared.probe.case, prepared.probe.sizes, gradients is not None
         with self._lock:
@@ -136,7 +136,7 @@ def _compiled(
     for fullgraph in (False,) if copied or code in SEVERAL else (True, False):
         try:
             return _called(module, arguments, sharing, gradients, fullgraph=fullgraph)
-        except torch.cuda.OutOfMemoryError:
+        except torch.OutOfMemoryError:
             raise
         except Exception:  # several graphs; or a baseline that cannot run, which is left out of the report
             SEVERAL.add(code)

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.core.eight_bits import at_least_float32, computable, narrowed
 from kernelllm_judge.core.records import Domain, TensorSpec
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.truth.bounds import ErrorBounds
@@ -167,7 +168,7 @@ def with_numbers_about_one(bounds: ErrorBounds, policy: Policy) -> ErrorBounds:
     ``log(1 + exp(x))`` and ``1 + erf(x)`` are computed from such numbers. Elements are judged one by one, not together.
     """
     dtype = bounds.ruler.dtype
-    allowed = policy.single_eps * torch.finfo(torch.promote_types(dtype, torch.float32)).eps
+    allowed = policy.single_eps * torch.finfo(at_least_float32(dtype)).eps
     least = allowed / bounds.ruler.scale.clamp_min(least_unit(dtype))
     widened = {name: getattr(bounds, name).maximum(least) for name in ("worst", "usual", "rows", "typical")}
     return replace(bounds, **widened, groups=tuple(torch.full_like(g, math.inf) for g in bounds.groups))
@@ -270,4 +271,6 @@ def _scaled_rows(tensor: torch.Tensor, seed: int) -> torch.Tensor:
     generator = torch.Generator(tensor.device).manual_seed(seed)
     factors = torch.tensor([1.0, -1.0, 1.0, 1e-3, 1e3, 0.0], device=tensor.device)
     which = torch.randint(len(factors), (len(rows), 1), generator=generator, device=tensor.device)
-    return (rows * factors[which].to(tensor.dtype)).reshape(tensor.shape)
+    return narrowed(computable(rows) * factors[which].to(computable(rows).dtype), tensor.dtype).reshape(
+        tensor.shape
+    )

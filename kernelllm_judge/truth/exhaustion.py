@@ -57,7 +57,7 @@ class Exhaustion:
             try:
                 with self._originals.in_stage(RUNNING):
                     self._single[key] = self._find_out(probe, name)
-            except torch.cuda.OutOfMemoryError:
+            except torch.OutOfMemoryError:
                 self._single[key] = False
             except Exception:  # the user's code may raise anything
                 self._single[key] = False

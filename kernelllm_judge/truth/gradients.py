@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from kernelllm_judge.core import accelerator
 from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.shared.leaves import flatten
@@ -121,7 +122,9 @@ def expected_gradients(
     elements = sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
 
     def honest() -> Iterator[Evaluation]:
-        for mode in modes(tf32=any(isinstance(v, torch.Tensor) and v.is_cuda for v in arguments.values())):
+        for mode in modes(
+            tf32=any(isinstance(v, torch.Tensor) and accelerator.is_gpu(v.device) for v in arguments.values())
+        ):
             leaves = _otherwise(module, arguments, names, into, mode)
             if mode.used and leaves:
                 yield Evaluation(leaves, None, mode.terms)
@@ -240,7 +243,7 @@ def _otherwise(
         with way:
             leaves, sources, _ = _call(module, arguments, None)
             found = _differentiate(leaves, [sources[name] for name in names], into)
-    except torch.cuda.OutOfMemoryError:
+    except torch.OutOfMemoryError:
         raise
     except Exception:  # the original runs, so it is the other way that fails
         return []

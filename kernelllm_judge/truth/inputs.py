@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from kernelllm_judge.core.eight_bits import computable
 from kernelllm_judge.core.records import Case
 from kernelllm_judge.core.stages import RUNNING
 from kernelllm_judge.findings import OriginalError
@@ -88,7 +89,7 @@ class Inputs:
                 drawn = self.changed(drawn, changes)
             try:
                 return calls.run_original(module, drawn)[1]
-            except torch.cuda.OutOfMemoryError:
+            except torch.OutOfMemoryError:
                 raise
             except Exception as error:  # what the original accepted for one draw, it may refuse for another
                 if probe.stress:
@@ -112,7 +113,11 @@ class Inputs:
 
 
 def _equal(value: torch.Tensor, other: Any) -> bool:
-    return isinstance(other, torch.Tensor) and value.dtype == other.dtype and torch.equal(value, other)
+    return (
+        isinstance(other, torch.Tensor)
+        and value.dtype == other.dtype
+        and torch.equal(computable(value), computable(other))
+    )
 
 
 MOST = 8

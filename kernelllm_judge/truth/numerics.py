@@ -14,8 +14,17 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.core.eight_bits import steps
 from kernelllm_judge.policy import Policy
-from kernelllm_judge.truth.bounds import EQUALITY, PLACES, TOGETHER, Derivation, ErrorBounds
+from kernelllm_judge.truth.bounds import (
+    EQUALITY,
+    PLACES,
+    STEPS,
+    TOGETHER,
+    Derivation,
+    ErrorBounds,
+    StepBounds,
+)
 from kernelllm_judge.truth.honest import Evaluation, shape_and_kind
 from kernelllm_judge.truth.rows import all_finite, as_rows, chunks, rms, unit_of
 
@@ -31,7 +40,7 @@ class Expected:
     exact: tuple[Any, ...]
     """Floating leaves in float64, others as in ``original``. Elements that are not finite are not finite
     in the original either, or overflow."""
-    bounds: tuple[ErrorBounds | tuple[torch.Tensor, ...], ...]
+    bounds: tuple[ErrorBounds | StepBounds | tuple[torch.Tensor, ...], ...]
     """One per leaf. For integer and boolean leaves: alternative values, where rounding decides."""
     free: bool = False
     """Whether elements that are not finite in the original may have any value."""
@@ -132,6 +141,8 @@ def compare(
         described: whether to say where it is wrong, for which more of it is read.
     """
     original, exact, bounds = expected.original[leaf], expected.exact[leaf], expected.bounds[leaf]
+    if isinstance(bounds, StepBounds):
+        return _compare_steps(got, original, bounds, expected)
     if not isinstance(bounds, ErrorBounds):
         return _compare_equal(got, original, bounds, expected)
     if got.numel() == 0:
@@ -259,6 +270,20 @@ def _compare_equal(
         return Difference(True, 0.0, 0.0, expected.note)
     first = int(wrong.reshape(-1).to(torch.uint8).argmax())
     return Difference(False, float(count), 0.0, _where(first, got, original, expected.start), EQUALITY)
+
+
+def _compare_steps(
+    got: torch.Tensor, original: torch.Tensor, bounds: StepBounds, expected: Expected
+) -> Difference:
+    """Compares floats of 8 bits, each of which must be a right value, or in a few places the next one. NaN must be where it is."""
+    ours = steps(got)
+    off = torch.stack([(ours - steps(right)).abs() for right in (original, *bounds.others)]).amin(0)
+    count, most = int((off > 0).sum()), int(off.amax()) if off.numel() else 0
+    if most <= 1 and count <= bounds.flips:
+        return Difference(True, float(count), float(bounds.flips), expected.note)
+    first = int(off.reshape(-1).argmax())
+    detail = _where(first, got, original, expected.start)
+    return Difference(False, float(count), float(bounds.flips if most <= 1 else 0), detail, STEPS)
 
 
 def _accepted_nonfinite(

@@ -10,10 +10,12 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.core import accelerator
 from kernelllm_judge.core.records import Case
 from kernelllm_judge.core.stages import RUNNING, InStage
 from kernelllm_judge.memory import LARGE_STATE, CallBytes, most
 from kernelllm_judge.policy import Policy
+from kernelllm_judge.target.codes import redraw_codes
 from kernelllm_judge.truth import calls, weights
 from kernelllm_judge.truth.acceptance import Trial, Unasked
 from kernelllm_judge.truth.needs import call_bytes
@@ -115,7 +117,9 @@ class Originals:
             module = calls.perturb(self._fresh(case), seed)
             calls.renumber(module, self.subject.unread, seed)
             pinned = case.domain.attributes
-            calls.count_on(module, [name for name in pinned if f"value:{name}" not in pinned], seed)
+            free = [name for name in pinned if f"value:{name}" not in pinned]
+            calls.count_on(module, free, seed)
+            redraw_codes(module, free, seed)
             if probe.normalized:
                 self._normalize(case, seed, module, drawn)
             trial = self.trial(case, module, drawn, _exact_copy)
@@ -171,7 +175,7 @@ class Originals:
         exact: Callable[[torch.nn.Module], torch.nn.Module],
     ) -> Trial:
         """Returns the original with these arguments, to try others; ``exact`` makes its copy in float64."""
-        on_cpu = partial(self._on_cpu, case) if self.device.startswith("cuda") else None
+        on_cpu = partial(self._on_cpu, case) if accelerator.is_gpu(self.device) else None
         return Trial(module, exact, drawn, on_cpu, self.in_stage)
 
     def visible_perturbation(self, seed: int) -> calls.Change:

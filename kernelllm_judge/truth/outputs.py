@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.core import accelerator
 from kernelllm_judge.core.records import Case
 from kernelllm_judge.core.stages import RUNNING, InStage, unwatched
 from kernelllm_judge.findings import OriginalError as OriginalError
@@ -122,7 +123,7 @@ class ReferenceOutputs:
                 self._unasked[probe] = f"{nothing}"
                 raise
             self._keep(prepared)
-        if self.device.startswith("cuda"):
+        if accelerator.is_gpu(self.device):
             make_room(prepared.bytes, self.call.spare())
         return prepared
 
@@ -141,7 +142,7 @@ class ReferenceOutputs:
                 structure, original = flatten(output)
                 self._forms[probe] = numerics.Expected(structure, tuple(map(form_of, original)), (), ())
                 del output, original
-                if self.device.startswith("cuda"):
+                if accelerator.is_gpu(self.device):
                     release_cache(0)  # a lease to time in has no room for what that call left
         return PreparedProbe(probe, modules.perturbed, arguments, self._forms[probe], None)
 
@@ -188,7 +189,7 @@ class ReferenceOutputs:
             if probe in self._gradient_forms:
                 return self._gradient_forms[probe]
             forms = forms_of_gradients(prepared.module, prepared.arguments, probe.seed)
-            if self.device.startswith("cuda"):
+            if accelerator.is_gpu(self.device):
                 release_cache(0)  # as in prepare_to_time
             if prepared.bytes <= SMALL:
                 self._gradient_forms[probe] = forms
@@ -290,7 +291,7 @@ class ReferenceOutputs:
             trivial,
             updates,
             (again if large else small) if enough_memory else None,
-            None if self.device.startswith("cuda") else partial(self._in_tf32, probe),
+            None if accelerator.is_gpu(self.device) else partial(self._in_tf32, probe),
             partial(self._without_shortcuts, probe) if probe.stress in PLANTED else None,
         )
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.core import accelerator
 from kernelllm_judge.truth import calls
 from kernelllm_judge.truth.fingerprint import fingerprints
 from kernelllm_judge.truth.numerics import Expected
@@ -93,7 +94,10 @@ class PreparedProbe:
     @property
     def on_gpu(self) -> bool:
         """Whether the module runs on a GPU."""
-        return any(t.is_cuda for t in tensors_of_call(self.module, self.arguments, self.expected.original))
+        return any(
+            accelerator.is_gpu(t.device)
+            for t in tensors_of_call(self.module, self.arguments, self.expected.original)
+        )
 
     @property
     def bytes(self) -> int:

@@ -12,6 +12,7 @@ from functools import cached_property
 
 import torch
 
+from kernelllm_judge.core.eight_bits import at_least_float32
 from kernelllm_judge.policy import Policy
 
 CHUNK = 1 << 24
@@ -89,7 +90,7 @@ def all_finite(tensor: torch.Tensor) -> bool:
 
 def finite_sum(tensor: torch.Tensor) -> torch.Tensor:
     """Returns whether the sum of a tensor's elements is finite."""
-    return tensor.sum(dtype=torch.promote_types(tensor.dtype, torch.float32)).isfinite()
+    return tensor.sum(dtype=at_least_float32(tensor.dtype)).isfinite()
 
 
 def unit_of(truth: torch.Tensor, row: torch.Tensor, dtype: torch.dtype, finite: bool) -> torch.Tensor:

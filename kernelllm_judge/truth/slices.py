@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.core import accelerator
 from kernelllm_judge.truth.agreement import every
 from kernelllm_judge.truth.honest import allowed_operations
 from kernelllm_judge.truth.rows import CHUNK, largest
@@ -89,7 +90,7 @@ def _independent(slicing: Slicing, arguments: Arguments, exact: Run) -> bool:
         one = slice(alone, alone + few)
         try:
             together, apart = (exact(slicing.cut(arguments, rows)) for rows in (both, one))
-        except torch.cuda.OutOfMemoryError:
+        except torch.OutOfMemoryError:
             raise  # calls that are not cut take even more
         except Exception:  # the original may refuse other sizes, in any way
             return False
@@ -118,7 +119,7 @@ def in_slices(
 def equal_to_half(leaf: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
     """Returns whether two outputs are of the same form, and equal in about half of their digits: fewer where one may be in TF32."""
     within = torch.finfo(leaf.dtype).eps ** 0.5 if leaf.is_floating_point() else 0.0
-    if leaf.is_cuda and leaf.dtype == torch.float32 and allowed_operations():
+    if accelerator.is_gpu(leaf.device) and leaf.dtype == torch.float32 and allowed_operations():
         within = TF32_CLOSE
     return _close(leaf, expected, within)
 
@@ -132,7 +133,7 @@ def _independent_for_others(slicing: Slicing, arguments: Arguments, exact: Run) 
     }
     try:
         together, apart = exact(some), exact(slicing.cut(some, slice(few, None)))
-    except torch.cuda.OutOfMemoryError:
+    except torch.OutOfMemoryError:
         raise
     except Exception:  # the original refuses such numbers, so no probe has them
         return True
@@ -148,7 +149,7 @@ def _same(slicing: Slicing, arguments: Arguments, outputs: Sequence[torch.Tensor
     try:
         pairs = in_slices(slicing.slices(), outputs, lambda rows: run(slicing.cut(arguments, rows)))
         return every(equal_to_half(leaf, whole) for leaf, whole in pairs)
-    except torch.cuda.OutOfMemoryError:
+    except torch.OutOfMemoryError:
         raise
     except Exception:  # as above
         return False

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.core.eight_bits import at_least_float32, computable
+
 Rows = torch.Tensor
 """One input as ``(rows, last dimension)``, in float32 or wider."""
 Transform = Callable[[Rows, torch.Generator, float], Rows]
@@ -42,8 +44,7 @@ def real_valued(value: Any) -> bool:
     """Whether ``value`` is a tensor of ordinary real numbers, unlike indices, masks or labels."""
     if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.numel() < 2:
         return False
-    if value.is_contiguous():
-        value = value.view(-1)[:SEEN]
+    value = computable(value.view(-1)[:SEEN] if value.is_contiguous() else value)
     signed = (value < 0).any() & (value > 0).any()
     whole = (value == value.round()).all()
     return bool(signed & ~whole & value.isfinite().all())
@@ -51,6 +52,7 @@ def real_valued(value: Any) -> bool:
 
 def ends(value: torch.Tensor) -> tuple[Any, Any]:
     """Returns the least and the greatest finite number; zeros where none is finite."""
+    value = computable(value)
     low, high = value.aminmax()
     if value.is_floating_point() and not bool(low.isfinite() & high.isfinite()):
         value = value[value.isfinite()]
@@ -70,7 +72,7 @@ def changed(value: torch.Tensor, name: str, seed: int) -> torch.Tensor:
     """
     generator = torch.Generator(value.device).manual_seed(seed)
     width = value.shape[-1] if value.dim() else 1
-    wide = value.reshape(-1, width).to(torch.promote_types(value.dtype, torch.float32))
+    wide = value.reshape(-1, width).to(at_least_float32(value.dtype))
     if name in PLANTED:
         return plant(wide, PLANTED[name], generator).to(value.dtype).reshape(value.shape)
     largest = torch.finfo(value.dtype).max

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.core.eight_bits import computable
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.truth.bounds import ErrorBounds
 from kernelllm_judge.truth.numerics import Expected, compare
@@ -91,13 +92,15 @@ def _resolved(expected: Expected) -> bool:
 
 def _mean(leaf: torch.Tensor) -> torch.Tensor:
     # The mean of finite elements only: with a NaN in it, this output would never pass.
-    finite = leaf.isfinite()
-    total = torch.where(finite, leaf, 0).sum(dtype=torch.float64)
+    finite = computable(leaf).isfinite()
+    total = torch.where(finite, computable(leaf), 0).sum(dtype=torch.float64)
     return (total / finite.sum().clamp_min(1)).to(leaf.dtype).expand(leaf.shape)
 
 
 def _between(leaf: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    return leaf / 2 + other / 2 if leaf.is_floating_point() else other
+    return (
+        (computable(leaf) / 2 + computable(other) / 2).to(leaf.dtype) if leaf.is_floating_point() else other
+    )
 
 
 def _passed(value: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:

@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.core import accelerator
+from kernelllm_judge.core.eight_bits import computable
 from kernelllm_judge.core.stages import RUNNING
-from kernelllm_judge.memory import cached_bytes
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.truth import calls, numerics
 from kernelllm_judge.truth.bounds import ErrorBounds
@@ -166,7 +167,7 @@ class Truth:
             if self._fits(modules.perturbed, arguments, original, runs=2):
                 try:
                     exact = calls.run_in_float64(modules.exact, arguments)
-                except torch.cuda.OutOfMemoryError:
+                except torch.OutOfMemoryError:
                     pass
                 except Exception as error:  # e.g. an operation that asks for float32
                     why = f"it fails in float64 ({type(error).__name__})"
@@ -193,7 +194,7 @@ class Truth:
     ) -> Iterator[Evaluation]:
         """Yields what other honest implementations might give, and then so many pairs of what they might give at inputs with
         other last digits: there errors are small by chance, or cancel in equal numbers, no more often than elsewhere."""
-        for number, mode in enumerate(modes(tf32=tf32 or self._originals.device.startswith("cuda"))):
+        for number, mode in enumerate(modes(tf32=tf32 or accelerator.is_gpu(self._originals.device))):
             kind = probe.case, probe.sizes, number
             if self._used.get(kind) is False:
                 continue
@@ -226,7 +227,7 @@ class Truth:
         try:
             with self._originals.in_stage(RUNNING), way or contextlib.nullcontext():
                 return run()
-        except torch.cuda.OutOfMemoryError:
+        except torch.OutOfMemoryError:
             raise
         except Exception:  # user code may check its inputs, and not everything can be done in another way
             return []
@@ -244,10 +245,10 @@ class Truth:
         room: float = math.inf
         if self._policy.judge_bytes is not None:
             room = self._policy.judge_bytes
-        elif self._originals.device.startswith("cuda"):
-            room = cached_bytes()
+        elif accelerator.is_gpu(self._originals.device):
+            room = accelerator.cached_bytes()
             if needed > room:  # the driver takes long to answer
-                room += torch.cuda.mem_get_info()[0]
+                room += accelerator.free_bytes()
         return needed <= room
 
 
@@ -271,7 +272,7 @@ def _near(tensor: torch.Tensor, *, change: calls.Change, from_zero: calls.Change
     for target, rows in zip(*pairs, strict=True):
         moved = change(rows)
         if rows.is_floating_point():
-            tiny = rows.abs() < torch.finfo(torch.float32).eps
+            tiny = computable(rows).abs() < torch.finfo(torch.float32).eps
             if bool(tiny.any()):
                 moved = torch.where(tiny, moved + from_zero(torch.ones_like(rows)) - 1, moved)
         target.copy_(moved)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from kernelllm_judge.core.arguments import nested
+from kernelllm_judge.core.eight_bits import computable
 from kernelllm_judge.core.shorten import whole
 from kernelllm_judge.findings import OriginalError
 from kernelllm_judge.policy import Policy
@@ -25,10 +26,10 @@ def original_errors(probe: Probe) -> Iterator[None]:
     """Raises errors of the user's code as an ``OriginalError`` that names the probe."""
     try:
         yield
-    except (torch.cuda.OutOfMemoryError, Unasked):
+    except (torch.OutOfMemoryError, Unasked):
         raise
     except (Exception, SystemExit) as error:  # the user's code may raise anything
-        if isinstance(error.__cause__, torch.cuda.OutOfMemoryError):
+        if isinstance(error.__cause__, torch.OutOfMemoryError):
             raise error.__cause__ from None
         where = probe.describe()
         raise OriginalError(
@@ -117,4 +118,4 @@ def _same(before: Any, after: Any) -> bool:
     if not isinstance(after, torch.Tensor) or before.shape != after.shape:
         return False
     pairs = zip(before.reshape(-1).split(CHUNK), after.reshape(-1).split(CHUNK), strict=True)
-    return all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in pairs)
+    return all(torch.equal(*(computable(each).nan_to_num() for each in (a, b))) for a, b in pairs)

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.core.eight_bits import computable, narrowed
 from kernelllm_judge.truth import exhaust
 from kernelllm_judge.truth.directed import Direction
 from kernelllm_judge.truth.stress import PLANTED, changed, ends, real_valued
@@ -107,7 +108,7 @@ def vary(
             changes = (Change(way, own) for way in ways)
         for change in changes:
             other = change(value)
-            if torch.equal(other, value):
+            if torch.equal(computable(other), computable(value)):
                 continue
             trial = {**varied, name: other}
             free = real_valued(value) and kind not in (OTHERS_FOR_FIXED, OTHERS_THAN_GIVEN)
@@ -130,7 +131,7 @@ def direct(
             continue
         change = Change(_towards(direction, value, arguments), seed + number)
         trial = {**varied, name: change(value)}
-        if not torch.equal(trial[name], value) and accepts(trial, [*found, name]):
+        if not torch.equal(computable(trial[name]), computable(value)) and accepts(trial, [*found, name]):
             found[name], varied = change, trial
     return found
 
@@ -148,7 +149,7 @@ def _ways(value: torch.Tensor, kind: str, is_fixed: bool) -> list[Way]:
     if kind == OTHERS_FOR_FIXED:
         return [_redrawn, partial(_near, step=1), partial(_near, step=-1), _permuted] if is_fixed else []
     if kind == OTHERS_THAN_GIVEN:
-        larger: list[Way] = [lambda *given: 2 * _redrawn(*given), lambda tensor, *_: 3 * tensor]
+        larger: list[Way] = [lambda *given: _times(2, _redrawn(*given)), lambda tensor, *_: _times(3, tensor)]
         return larger if value.is_floating_point() else []
     if kind == REPEATED:
         return [] if value.is_floating_point() else [_repeated]
@@ -198,7 +199,7 @@ def _redrawn(tensor: torch.Tensor, seed: int) -> torch.Tensor:
         )
     scale = max(map(abs, ends(tensor)))
     drawn = torch.randn(tensor.shape, generator=generator, device=tensor.device)
-    return (drawn * (scale or 1.0)).to(tensor.dtype)
+    return narrowed(drawn * (scale or 1.0), tensor.dtype)
 
 
 def _near(tensor: torch.Tensor, seed: int, step: int) -> torch.Tensor:
@@ -208,8 +209,12 @@ def _near(tensor: torch.Tensor, seed: int, step: int) -> torch.Tensor:
         return ~tensor
     draw = torch.rand(tensor.shape, generator=generator, device=tensor.device)
     if tensor.is_floating_point():
-        return tensor * (0.6 + 0.8 * draw).to(tensor.dtype)
+        return _times((0.6 + 0.8 * draw).to(computable(tensor).dtype), tensor)
     return torch.where(draw < 0.5, tensor, tensor + step)
+
+
+def _times(factor: float | torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    return narrowed(computable(tensor) * factor, tensor.dtype)
 
 
 def _permuted(tensor: torch.Tensor, seed: int) -> torch.Tensor:

@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from kernelllm_judge.core.arguments import nested
+from kernelllm_judge.core.eight_bits import computable, narrowed
 from kernelllm_judge.truth.acceptance import Unasked
 from kernelllm_judge.truth.directed import Direction
 from kernelllm_judge.truth.variations import WHOLE
@@ -52,7 +53,7 @@ def change_weights(module: nn.Module, kind: str | Direction, seed: int, accepts:
         before = [tensor.data for tensor in chosen]
         generator = torch.Generator(before[0].device).manual_seed(seed) if chosen else None
         for tensor in chosen:
-            tensor.data = _changed(tensor.data, kind, generator)
+            tensor.data = narrowed(_changed(computable(tensor.data), kind, generator), tensor.dtype)
         if chosen and accepts(module):
             return
         for tensor, value in zip(chosen, before, strict=True):
@@ -110,7 +111,7 @@ def normalize(module: nn.Module, arguments: dict[str, Any], accepts: Accepts) ->
                 norm.bias.data = norm.bias.data + RAISED * norm.weight.data.abs()
         with torch.no_grad():
             module(**nested(arguments))
-    except torch.cuda.OutOfMemoryError:
+    except torch.OutOfMemoryError:
         raise
     except Exception:  # the user's code may raise anything
         scaled.clear()

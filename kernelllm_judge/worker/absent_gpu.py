@@ -12,6 +12,8 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.runtime.interpreter import InterpretedFunction
 
+from kernelllm_judge.core.architectures import architecture
+
 PROPERTIES = SimpleNamespace(
     name="NVIDIA H100 80GB HBM3",
     major=9,
@@ -43,13 +45,14 @@ DRIVER_PROPERTIES = {
 """The same as Triton's driver names them; rates in kHz, the width in bits."""
 
 
-def driver_for(capability: int) -> SimpleNamespace:
+def driver_for(arch: str) -> SimpleNamespace:
     """Returns what answers in place of Triton's driver: no tensor lies on a GPU, and nothing can be launched.
 
     Args:
-        capability: of the GPU that kernels are compiled for, such as 90.
+        arch: of the GPU that kernels are compiled for, such as ``sm_90``.
     """
-    target = GPUTarget("cuda", capability, PROPERTIES.warp_size)
+    named = architecture(arch)
+    target = GPUTarget(named.backend, named.number, named.warp_size)
     return SimpleNamespace(
         get_current_target=lambda: target,
         get_current_device=lambda: 0,
@@ -94,7 +97,7 @@ def answer_warmup() -> None:
 
 def answer_for_gpu() -> None:
     """Replaces functions of ``torch.cuda`` and Triton's driver that fail without a GPU, in this process."""
-    triton.runtime.driver.set_active(driver_for(10 * PROPERTIES.major + PROPERTIES.minor))
+    triton.runtime.driver.set_active(driver_for(f"sm_{PROPERTIES.major}{PROPERTIES.minor}"))
 
     def nowhere(*device: Any) -> contextlib.nullcontext[None]:
         return contextlib.nullcontext()
@@ -122,7 +125,7 @@ class NotCompiled(Exception):
 
 @contextlib.contextmanager
 def compile_only(arch: str) -> Iterator[list[str]]:
-    """A context in which ``kernel[grid](...)`` compiles for ``arch`` (``sm_90``) instead of launching.
+    """A context in which ``kernel[grid](...)`` compiles for ``arch`` (``sm_90``, ``gfx942``) instead of launching.
 
     Needs no GPU.
 
@@ -131,7 +134,7 @@ def compile_only(arch: str) -> Iterator[list[str]]:
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.jit import JITFunction
 
-    triton.runtime.driver.set_active(driver_for(int(arch.removeprefix("sm_").rstrip("af"))))
+    triton.runtime.driver.set_active(driver_for(arch))
     compiled: list[str] = []
     launch, tune = JITFunction.run, Autotuner.run
 

@@ -7,8 +7,7 @@ import os
 import threading
 from collections.abc import Iterator
 
-import torch
-
+from kernelllm_judge.core import accelerator
 from kernelllm_judge.shared.channel import COMPILING, Channel
 from kernelllm_judge.shared.compiling import compile_in
 
@@ -44,8 +43,8 @@ class Announcer:
             yield  # only one may use the channel
             return
         with self._lock:
-            if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
-                torch.cuda.synchronize()  # or others would time beside what was launched before
+            if accelerator.in_use() and not accelerator.is_capturing():
+                accelerator.synchronize()  # or others would time beside what was launched before
             self._channel.send({COMPILING: True})
             try:
                 yield

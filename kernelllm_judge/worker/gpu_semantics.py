@@ -3,6 +3,7 @@
 - bfloat16 is rounded to nearest even. Triton 3.7's interpreter stores it as raw bits, which it adds and multiplies as
   integers, truncates, and has no constants. The patch computes in float32 and rounds the result, as compiled code does.
 - ``tl.maximum``, ``tl.minimum`` and ``tl.clamp`` drop NaN unless the kernel asks to propagate it.
+- Floats of 8 bits are converted as there, see ``eight_bits``.
 - Reductions combine and round as there, see ``reductions``.
 - ``tl.dot`` of float32 rounds its operands to TF32 unless the kernel asks for another precision, and computes the products of
   their parts for ``tf32x3``, ``bf16x3`` and ``bf16x6``.
@@ -25,6 +26,7 @@ from triton._C.libtriton import ir
 from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
+from kernelllm_judge.worker import eight_bits
 from kernelllm_judge.worker.reductions import compute_reductions
 
 BITS = np.dtype(np.uint16)
@@ -261,5 +263,7 @@ def _parts(handle: Any, cuts: Sequence[Callable[[Any], Any]]) -> list[Any]:
 
 
 def float32(handle: Any) -> Any:
-    """Returns a bfloat16 tensor as float32; others unchanged."""
-    return TensorHandle(widen(handle.data), tl.float32) if handle.dtype.scalar == tl.bfloat16 else handle
+    """Returns a tensor of bfloat16, or of floats of 8 bits, as float32; others unchanged."""
+    if handle.dtype.scalar == tl.bfloat16:
+        return TensorHandle(widen(handle.data), tl.float32)
+    return eight_bits.widen(handle)

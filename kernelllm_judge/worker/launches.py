@@ -7,11 +7,10 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
-from torch.cuda import Event
 from triton.compiler import CompiledKernel
 from triton.runtime import autotuner, interpreter, jit
 
+from kernelllm_judge.core import accelerator
 from kernelllm_judge.shared.watch import OperationWatch
 
 
@@ -26,7 +25,7 @@ class LaunchRecorder:
         self._left_out = False
         self.passed: list[list[float]] = []
         """The numbers that were passed to each launch that was left out, and how many programs it has."""
-        self._spans: list[tuple[Event, Event]] | None = None
+        self._spans: list[tuple[Any, Any]] | None = None
         self._watch = OperationWatch()
 
     def install(self) -> None:
@@ -76,7 +75,7 @@ class LaunchRecorder:
         with self._watch.unguarded():
             if self._spans is None:
                 return launch(*args, **kwargs)
-            start, end = Event(enable_timing=True), Event(enable_timing=True)
+            start, end = accelerator.timing_event(), accelerator.timing_event()
             start.record()
             try:
                 return launch(*args, **kwargs)
@@ -105,9 +104,9 @@ class LaunchRecorder:
             self._left_out = False
 
     @contextlib.contextmanager
-    def timed(self) -> Iterator[list[tuple[Event, Event]]]:
-        """A context in which every launch is put between two CUDA events; yields their list."""
-        spans: list[tuple[Event, Event]] = []
+    def timed(self) -> Iterator[list[tuple[Any, Any]]]:
+        """A context in which every launch is put between two events; yields their list."""
+        spans: list[tuple[Any, Any]] = []
         self._spans = spans
         try:
             with self._entered():
@@ -131,7 +130,7 @@ def _grid(kernel: Any, *args: Any, grid: Any = (), **kwargs: Any) -> tuple[Any, 
     return grid if isinstance(grid, tuple) else (grid,)
 
 
-def milliseconds(spans: list[tuple[Event, Event]]) -> float:
+def milliseconds(spans: list[tuple[Any, Any]]) -> float:
     """Waits for the GPU and returns the sum of the times between pairs of events, in ms."""
-    torch.cuda.synchronize()
+    accelerator.synchronize()
     return float(sum(start.elapsed_time(end) for start, end in spans))

@@ -7,20 +7,21 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.core import accelerator
+
 
 def present() -> Mapping[str, Any]:
     """Returns PyTorch's modes and the state of its random numbers, by their names in words."""
-    cuda = torch.cuda.is_initialized()
     return {
         "whether gradients are enabled": torch.is_grad_enabled(),
         "inference mode": torch.is_inference_mode_enabled(),
-        "autocast": tuple(torch.is_autocast_enabled(device) for device in ("cpu", "cuda")),
+        "autocast": tuple(torch.is_autocast_enabled(device) for device in ("cpu", accelerator.gpu().type)),
         "the default dtype": torch.get_default_dtype(),
         "the default device": torch.get_default_device(),
-        "the current GPU": torch.cuda.current_device() if cuda else None,
+        "the current GPU": torch.accelerator.current_device_index() if accelerator.in_use() else None,
         "the state of PyTorch's random numbers": (
             torch.get_rng_state().numpy().tobytes(),
-            torch.cuda.get_rng_state().numpy().tobytes() if cuda else None,
+            accelerator.random_state(),
         ),
     }
 

@@ -44,6 +44,7 @@ def prepare_interpreter() -> None:
     """Makes Triton's interpreter what candidates are judged in, before any kernel is imported. Not to be repeated."""
     from kernelllm_judge.worker.absent_gpu import answer_for_gpu, answer_warmup
     from kernelllm_judge.worker.batching import patch_tensors, run_at_once
+    from kernelllm_judge.worker.eight_bits import convert_eight_bits
     from kernelllm_judge.worker.fast_language import speed_up_language
     from kernelllm_judge.worker.gpu_semantics import compute_as_on_gpu, fix_bfloat16
     from kernelllm_judge.worker.language import read_as_compiler
@@ -54,6 +55,7 @@ def prepare_interpreter() -> None:
     answer_for_gpu()
     answer_warmup()
     fix_bfloat16()
+    convert_eight_bits()
     compute_as_on_gpu()
     compute_libdevice()
     read_as_compiler()

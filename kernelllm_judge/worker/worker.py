@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from kernelllm_judge.core import accelerator
 from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.shared import leaves
 from kernelllm_judge.shared.buffers import attach
@@ -91,10 +92,10 @@ class Worker:
             self.channel.send(reply)
 
     def ready(self, request: dict[str, Any]) -> dict[str, Any]:
-        """On a GPU, creates this process's CUDA context and limits its memory: other processes use the GPU, too."""
+        """On a GPU, creates this process's context on it and limits its memory: other processes use the GPU, too."""
         if request["memory_share"]:
-            torch.cuda.set_per_process_memory_fraction(request["memory_share"])
-            torch.zeros(1, device="cuda")
+            accelerator.limit_memory(request["memory_share"])
+            torch.zeros(1, device=accelerator.gpu())
             self.waiting = Announcer(self.channel).waiting
         return {"ok": True}
 
@@ -135,11 +136,10 @@ class Worker:
         required = {name: tensor.requires_grad for name, tensor in given.items()}
         report: dict[str, Any] = {}
         if request["how"] == "timed":
-            torch.cuda.reset_peak_memory_stats()
-            held = torch.cuda.memory_allocated()
+            peak = accelerator.PeakMemory()
             with self.coverage.left_out():
                 outputs, report["microseconds"] = self.clock.one(call, request["flushes"])
-            report["peak"] = torch.cuda.max_memory_allocated() - held
+            report["peak"] = peak.bytes
         else:
             watch = OperationWatch()
             with (
@@ -213,7 +213,7 @@ class Worker:
             from kernelllm_judge.worker.tracing import Tracer
 
             self.tracer = Tracer()
-        device = torch.device("cuda", 0) if self.decoder.block.is_cuda else torch.device("cpu")
+        device = self.decoder.block.device
         before = self.decoder.block, self.state_tensors, self.instance
         self.decoder.block = torch.empty(0, dtype=torch.uint8, device="meta")
         runs: list[dict[str, Any]] = []
@@ -324,8 +324,8 @@ class Worker:
             buffer = self.decoder.tensor(description)
             if type(leaf) is torch.Tensor and leaf.shape == buffer.shape and leaf.dtype == buffer.dtype:
                 buffer.copy_(leaf)
-        if self.decoder.block.is_cuda:
-            torch.cuda.synchronize()
+        if accelerator.is_gpu(self.decoder.block.device):
+            accelerator.synchronize()
 
     def _prepare_triton(self) -> None:
         self.launches.install()
@@ -350,5 +350,5 @@ def _tensors(values: dict[str, Any]) -> dict[str, torch.Tensor]:
 
 def _release_cache() -> None:
     """Gives cached GPU memory back, where it is much: the judge may need it."""
-    if torch.cuda.is_initialized() and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > CACHED:
-        torch.cuda.empty_cache()
+    if accelerator.in_use() and accelerator.cached_bytes() > CACHED:
+        accelerator.empty_cache()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernelllm_judge.core.architectures import architecture
 from kernelllm_judge.core.program import program_name
 from kernelllm_judge.core.records import Environment, KernelRecord, Target, Verdict
 from kernelllm_judge.environment import find_environment, find_gpu
@@ -72,6 +73,7 @@ def _surroundings(session: Session, known: KnownVerdicts) -> Iterator[tuple[str,
     for name, version in (("torch", here.torch), ("triton", here.triton)):
         yield name, version or "not installed; run `pip install 'pytest-kernelllm[torch]'`"
     yield "gpu", f"{here.gpu} ({here.arch}), driver {here.driver}" if here.gpu else _without_gpu(here.arch)
+    yield "architecture", f"{here.arch}, {architecture(here.arch).support}"
     try:
         yield "isolation", session.context.isolation.level
     except IsolationError as error:

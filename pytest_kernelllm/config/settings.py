@@ -12,6 +12,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
+from kernelllm_judge.core.architectures import ARCHITECTURES
 from kernelllm_judge.core.errors import ConfigError
 
 
@@ -210,17 +211,11 @@ _LEAST = {"samples": 1, "concurrency": 1, "reference_deadline": 1} | dict.fromke
     ("workers", "repair", "deadline", "search", "wake_timeout", "min_speedup"), 0
 )
 
-_ARCHITECTURES = (
-    # Easier to read than quoted strings.
-    "sm_75 sm_80 sm_86 sm_87 sm_88 sm_89 sm_90 sm_100 sm_101 sm_103 sm_110 sm_120 sm_121".split()  # noqa: SIM905
-)
-"""What Triton compiles for."""
-
 _SIZE = r"(\d+(?:\.\d+)?) *([KMGT])(i?)B"
 
 _FORMS = {
     "compare_fail": (r"\d{1,2}(\.\d+)? ?%", "a percentage below 100%, such as 10%"),
-    "arch": ("|".join(_ARCHITECTURES), f"one of {', '.join(_ARCHITECTURES)}"),
+    "arch": ("|".join(ARCHITECTURES), f"one of {', '.join(ARCHITECTURES)}"),
     "kernels_dir": (
         r"[^\W\d]\w*(/[^\W\d]\w*)*",
         "names of letters, digits and _, with / between them",

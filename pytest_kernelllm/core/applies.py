@@ -18,7 +18,7 @@ def applies(verdict: Verdict, here: Environment) -> bool:
 
     Python and the driver may differ. In the interpreter the architecture does not matter: kernels were only compiled for it.
     """
-    counts = ("device", "torch", "triton", *(("gpu", "arch") if here.device == "cuda" else ()))
+    counts = ("device", "torch", "triton", *(("gpu", "arch") if here.on_gpu else ()))
     there = verdict.environment
     return all(getattr(there, name) == getattr(here, name) for name in counts) and standing(verdict).stands
 

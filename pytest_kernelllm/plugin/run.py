@@ -280,7 +280,7 @@ class Run:
                 *dict.fromkeys([*self.session.processes.notes, *self._notes]),
             ],
             [line for part in lines for line in part],
-            usage if usage and self.session.context.environment.device == "cuda" else None,
+            usage if usage and self.session.context.environment.on_gpu else None,
             {o.target.id for o in outcomes if adoption_state(self.root, o.target) == "stale"},
             recorded,
         )

@@ -41,7 +41,7 @@ MEMORY = 8 << 30
 
 def open_engine(settings: Settings, environment: Environment, jobs: int | None = None) -> Engine:
     """Returns the engine for a run, to be entered; it starts its processes when they have something to do."""
-    gpus = equal_gpus(find_gpus()) if environment.device == "cuda" else []
+    gpus = equal_gpus(find_gpus()) if environment.on_gpu else []
     if settings.cluster:
         per_gpu = processes_per_gpu(gpus, PER_GPU * max(1, len(gpus)))
         engine: Engine = import_module(CLUSTER).RayEngine(
@@ -60,14 +60,14 @@ def _pool(places: Sequence[Slot], settings: Settings, environment: Environment) 
 def judging_environment(settings: Settings) -> Environment:
     """Returns the environment that verdicts hold for: this machine's; without a GPU here, with the cluster's GPU."""
     environment = find_environment(settings.device, settings.arch)
-    if settings.cluster and environment.device == "cuda" and not environment.gpu:
+    if settings.cluster and environment.on_gpu and not environment.gpu:
         environment = import_module(CLUSTER).with_gpu_of(settings.cluster, environment)
     return environment
 
 
 def open_writers(settings: Settings, environment: Environment) -> Engine | None:
     """Returns an engine that only prepares, on the CPU cores that judging leaves; None where it leaves none."""
-    gpus = equal_gpus(find_gpus()) if environment.device == "cuda" else []
+    gpus = equal_gpus(find_gpus()) if environment.on_gpu else []
     spare = len(os.sched_getaffinity(0)) - len(slots(settings, environment, gpus))
     if spare < 1:
         return None

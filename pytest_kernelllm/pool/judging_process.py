@@ -21,6 +21,7 @@ import torch
 
 from kernelllm_judge.candidate import Speed, criteria_of, judge_candidate, measure_completion
 from kernelllm_judge.constructors import Constructors
+from kernelllm_judge.core import accelerator
 from kernelllm_judge.core.measured import Measured
 from kernelllm_judge.core.records import Candidate, Verdict
 from kernelllm_judge.core.shorten import whole
@@ -118,16 +119,16 @@ class TargetJudge(TargetLoader):
 
     def start_cuda(self) -> None:
         """Creates the CUDA context, which takes seconds, before anything else would."""
-        if self._judge.device.type == "cuda" and not torch.cuda.is_initialized():
+        if accelerator.is_gpu(self._judge.device) and not accelerator.in_use():
             with self._recorder.span("CUDA context"):
-                torch.cuda.synchronize()
+                accelerator.synchronize()
 
     def _cuda_works(self) -> bool:
         """Whether CUDA still answers here: an illegal access by a reference breaks it for good."""
-        if not torch.cuda.is_initialized():
+        if not accelerator.in_use():
             return True
         try:
-            torch.ones(1, device="cuda").item()
+            torch.ones(1, device=accelerator.gpu()).item()
         except RuntimeError:
             return False
         return True
@@ -196,7 +197,7 @@ def _prepare(loader: TargetLoader, channel: Channel, recorder: Recorder) -> None
         loader.start_cuda()
     if not channel.waits():
         with recorder.span("compiling something"):
-            torch.compile(torch.sin)(torch.ones(8, device="cuda"))
+            torch.compile(torch.sin)(torch.ones(8, device=accelerator.gpu()))
 
 
 def _judge_source(judge: Judge, live: LiveTarget, request: JudgeRequest, speed: Speed) -> Verdict:
@@ -234,7 +235,7 @@ def main(asked: float, descriptors: Sequence[int]) -> None:
         with _opened(start, reports, recorder, host) as loader:
             recorder.add("starting the judge", "", forked, time.time())
             reports.send({"ready": True})
-            if start.judges and start.environment.device == "cuda":
+            if start.judges and start.environment.on_gpu:
                 _prepare(loader, channel, recorder)
             try:
                 reply: dict[str, Any] = {}

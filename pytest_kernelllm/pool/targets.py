@@ -94,7 +94,7 @@ class TargetLoader:
             live = self.live(request)
             if isinstance(live, str):
                 return ErrorReply(live)
-            on_gpu = self._environment.device == "cuda"
+            on_gpu = self._environment.on_gpu
             renderings: list[Rendering] = []
             for completion in self._completions(live, request):
                 with self._recorder.span("rendering", request.target.id):

@@ -71,7 +71,7 @@ class Context:
     @property
     def on_gpu(self) -> bool:
         """Whether candidates run on a GPU, not in Triton's interpreter."""
-        return self.environment.device == "cuda"
+        return self.environment.on_gpu
 
     @property
     def times(self) -> bool:

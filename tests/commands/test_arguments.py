@@ -1,5 +1,7 @@
 """Every command with no argument, with an empty one, and with one that does not exist: a sentence, and no traceback."""
 
+import re
+
 import pytest
 from projects import lay_out
 
@@ -10,12 +12,14 @@ NOTHING = {
     "generate": "required: target",
     "verify": "takes REFERENCE.py CANDIDATE.py",
     "bench": "takes files and folders",
+    "leaderboard": "required: RUN.json, --out",
     "apply": "no patches in",
     "revert": "No kernel is adopted here",
     "suggest": "takes a step",
     "report": "required: REPORT.json",
     "explain": "required: TARGET",
     "export": "required: OUT",
+    "provenance": "required: DIR",
     "store": "required: action",
     "store list": 0,
     "store show": "takes the start of a hash",
@@ -39,6 +43,8 @@ MISSING = {
     "revert": "No kernel is adopted here",
     "suggest": "invalid choice: 'nope.py'",
     "report --html page.html": "nope.py cannot be read (No such file",
+    "leaderboard --out page.html": "nope.py cannot be read (No such file",
+    "provenance": "There is no folder nope.py",
     "export --to kernelbook": "nope.py must end in .jsonl",
     "store": "invalid choice: 'nope.py'",
     "store show": "No verdict's hash starts with 'nope.py'",
@@ -92,7 +98,7 @@ def test_what_does_not_exist(said, command):
 
 def test_the_bare_command_shows_its_help(said):
     code, out, err = said("")
-    assert (code, err) == (0, "") and all(f"\n    {name} " in out for name in COMMANDS)
+    assert (code, err) == (0, "") and all(re.search(rf"\n    {name}\s", out) for name in COMMANDS)
 
 
 def test_a_class_that_the_file_lacks_is_named_with_those_it_has(said):

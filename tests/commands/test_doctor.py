@@ -57,6 +57,7 @@ def test_it_names_what_the_machine_offers(tmp_path) -> None:
     assert code == 0
     lines = dict(line.split(":", 1) for line in told.splitlines())
     assert lines["python"].split()[0] == sys.version.split()[0]
+    assert lines["architecture"].strip() == "sm_90, tier 1: tests compile for it; run on an H200"
     assert lines["torch"].strip() == HERE.torch and lines["triton"].strip() == HERE.triton
     assert lines["gpu"].startswith("            none, so no adopted kernel runs")
     assert lines["isolation"].split(":")[0].strip() in ("full", "partial")

@@ -76,7 +76,7 @@ def replay(text: str, folder: Path, **environ: str) -> int:
     commands = 0
     for step in steps(text):
         if step.is_file:
-            (folder / step.name).parent.mkdir(exist_ok=True)
+            (folder / step.name).parent.mkdir(parents=True, exist_ok=True)
             (folder / step.name).write_text(step.text)
             continue
         done = subprocess.run(

@@ -40,6 +40,7 @@ STATED = {
         f"at {P.honest_runs} inputs with other last digits",
         f"in {P.honest_runs} other directions",
         f"{P.half_eps} eps, which is three roundings",
+        f"and in 1 of {1 / P.flipped:.0f} besides",
         f"{P.own_factor:.0f} times the largest error of its row",
         f"at most {P.rms_factor} times theirs, and {P.rms_chance:.0f}/√n times so much",
         f"rows shorter than {ROW}",

@@ -50,6 +50,11 @@ def test_debugging_a_rejection(tmp_path):
     assert replay(page("how-to/debug-a-rejection.md"), tmp_path) == 5
 
 
+def test_a_leaderboard(tmp_path):
+    assert replay(page("how-to/leaderboard.md"), tmp_path) == 2
+    assert "pass@1 by KernelBench's own check" in (tmp_path / "leaderboard.html").read_text()
+
+
 def test_regressions(tmp_path):
     target, kernel = adopt(tmp_path)
     (tmp_path / "pyproject.toml").touch()
@@ -72,7 +77,7 @@ def test_rewards(tmp_path):
 
 
 def test_export(project):
-    assert replay(page("how-to/export.md"), project) == 4
+    assert replay(page("how-to/export.md"), project) == 8
 
 
 def test_the_judge_as_a_tool(tmp_path):

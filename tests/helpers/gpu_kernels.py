@@ -383,6 +383,27 @@ def check_missing_function(device):
         bessel[(1,)](torch.ones(1), torch.empty(1))
 
 
+@triton.jit
+def to_eight_bits_and_back(x_ptr, codes_ptr, back_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(codes_ptr + i, tl.load(x_ptr + i).to(codes_ptr.dtype.element_ty))
+    tl.store(back_ptr + i, tl.load(codes_ptr + i).to(tl.float32))
+
+
+def check_eight_bits(device):
+    for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+        most = torch.finfo(dtype).max
+        x = torch.linspace(-40, 40, 1024)
+        # The carry, halves to even, the largest number, subnormals, NaN, and what is too large.
+        x[:9] = torch.tensor([31.5, 17.0, 19.0, most, 2.0**-9, 3 * 2.0**-10, NAN, 1e9, float("-inf")])
+        codes = torch.empty(1024, dtype=dtype, device=device)
+        back = torch.empty(1024, device=device)
+        to_eight_bits_and_back[(1,)](x.to(device), codes, back, N=1024)
+        expected = x.clamp(-most, most).to(dtype).float()
+        torch.testing.assert_close(back.cpu(), expected, rtol=0, atol=0, equal_nan=True)
+        torch.testing.assert_close(codes.float().cpu(), expected, rtol=0, atol=0, equal_nan=True)
+
+
 CHECKS = {
     name.removeprefix("check_"): check for name, check in globals().items() if name.startswith("check_")
 }

@@ -45,8 +45,8 @@ def test_timing_alone_takes_less_than_a_verdict(inputs, outputs, peak):
 def test_a_small_cache_stays_where_memory_is_short(monkeypatch, free, cached, emptied):
     gib, done = 1 << 30, []
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free * gib, 140 * gib))
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: (20 + cached) * gib)
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: 20 * gib)
-    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: done.append(True))
+    monkeypatch.setattr(torch.accelerator, "memory_reserved", lambda: (20 + cached) * gib)
+    monkeypatch.setattr(torch.accelerator, "memory_allocated", lambda: 20 * gib)
+    monkeypatch.setattr(torch.accelerator, "empty_cache", lambda: done.append(True))
     make_room(4 * gib, 4 * gib)
     assert bool(done) is emptied

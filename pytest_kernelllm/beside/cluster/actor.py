@@ -29,7 +29,7 @@ class JudgingActor:
         """Makes the actor; its judging process starts with the first job."""
         given = Handshake.from_json(handshake)
         self._environment = find_environment(given.environment.device, given.environment.arch)
-        gpu = find_gpu() if given.environment.device == "cuda" else None
+        gpu = find_gpu() if given.environment.on_gpu else None
         start = replace(given, environment=self._environment, gpu_uuid=gpu.uuid if gpu else "")
         slot = Slot.of(start.to_json(), min(threads, len(os.sched_getaffinity(0))), start.gpu_uuid)
         self._hosts = Hosts((module,))

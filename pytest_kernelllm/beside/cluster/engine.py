@@ -61,7 +61,7 @@ class RayEngine(Engine):
             ray = opening.enter_context(connected(settings.cluster))
             nodes = Nodes(
                 ray,
-                environment.device == "cuda",
+                environment.on_gpu,
                 self._per_gpu,
                 settings.workers or sys.maxsize,
                 *self._xdist,

@@ -44,6 +44,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="SPDX",
         help="license of the kernel package (default other), or of the pairs (default: the one in pyproject.toml)",
     )
+    parser.add_argument(
+        "--sign", metavar="KEY.pem", help="sign the kernel package with an Ed25519 private key (extra: sign)"
+    )
     add_judge_options(parser)
 
 
@@ -58,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _data_set(options: argparse.Namespace, file: Path) -> int:
     """Writes the data set; what is left out is said on standard error."""
-    for name in ("name", "version"):
+    for name in ("name", "version", "sign"):
         if getattr(options, name) is not None:
             raise CommandError(f"--{name} goes with --to hf-kernels.")
     if file.suffix != ".jsonl":
@@ -107,7 +110,9 @@ def _package(options: argparse.Namespace, folder: Path) -> int:
     _need_torch()
     from pytest_kernelllm.beside.export.choose import NotExported, choose
     from pytest_kernelllm.beside.export.folder import write
-    from pytest_kernelllm.beside.export.layout import Package, render
+    from pytest_kernelllm.beside.export.layout import VARIANT, render
+    from pytest_kernelllm.beside.export.provenance import STATEMENT, Package
+    from pytest_kernelllm.beside.export.signature import ENVELOPE, sign
 
     store = Store(Path.cwd(), settings_of(options).store)
     records, exports = list(store.verdicts), []
@@ -120,7 +125,10 @@ def _package(options: argparse.Namespace, folder: Path) -> int:
     if not exports:
         say(f"nothing to export; {folder} was not changed.")
         return REJECTED
-    write(folder, render(Package(name, version, license), exports))
+    files = render(Package(name, version, license), exports)
+    if options.sign:
+        files[ENVELOPE] = sign(files[f"{VARIANT}/{STATEMENT}"], Path(options.sign))
+    write(folder, files)
     for each in exports:
         print(f"exported {each.layer}: {each.target.id}")
     return OK

@@ -85,7 +85,7 @@ def best_kernel(root: Path, target: Target, records: Iterable[KernelRecord]) -> 
 
 def _rank(verdict: Verdict) -> tuple[bool, float]:
     """A sort key, the best first: verified on a GPU before interpreted, then by speed."""
-    return verdict.environment.device != "cuda", -(verdict.speedup.value if verdict.speedup else 0.0)
+    return not verdict.environment.on_gpu, -(verdict.speedup.value if verdict.speedup else 0.0)
 
 
 def _class(root: Path, target: Target) -> type:

@@ -19,12 +19,18 @@ class ExportError(SessionError):
     """A folder cannot be written, or is not an export; one sentence."""
 
 
+def sums(files: Mapping[str, bytes]) -> bytes:
+    """Returns the text of ``SHA256SUMS`` for these files."""
+    lines = (f"{hashlib.sha256(content).hexdigest()}  {path}\n" for path, content in sorted(files.items()))
+    return "".join(lines).encode()
+
+
 def write(folder: Path, files: Mapping[str, bytes]) -> None:
     """Writes an export and replaces an earlier one; other files in the folder stay.
 
     Args:
         folder: created if it does not exist; it may be the clone of a repository.
-        files: the result of ``layout.render``. The checksums are written last, so an incomplete export has none.
+        files: by path. Their checksums are written last, so an incomplete export has none.
 
     Raises:
         ExportError: a file in the way is not from an earlier export, or the folder cannot be written.
@@ -32,14 +38,14 @@ def write(folder: Path, files: Mapping[str, bytes]) -> None:
     try:
         before = _listed(folder) if (folder / SUMS).is_file() else {}
         for name in files:
-            if name != SUMS and (folder / name).exists() and _digest(folder, name) != before.get(name):
+            if (folder / name).exists() and _digest(folder, name) != before.get(name):
                 raise ExportError(
                     f"{folder / name} would be overwritten, but is not from an export or was changed since; move it away."
                 )
         (folder / SUMS).unlink(missing_ok=True)
         for name in before.keys() - files.keys():
             (folder / name).unlink(missing_ok=True)
-        for name, content in sorted(files.items(), key=lambda item: item[0] == SUMS):
+        for name, content in (*files.items(), (SUMS, sums(files))):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             write_atomic(folder / name, content)
     except OSError as error:

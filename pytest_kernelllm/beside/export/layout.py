@@ -7,6 +7,7 @@
       SHA256SUMS    of all other files, for `sha256sum --check`
       build/torch-cuda/
         metadata.json  __init__.py  layers.py
+        provenance.json             what was judged and what was shown, as an in-toto statement
         scale.py                    the kernel module
         guard.py  dispatch.py  …    what keeps a kernel inside its domain: parts of the runtime
 """
@@ -19,14 +20,13 @@ import inspect
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import kernelllm_runtime
 from kernelllm_judge.core.kernel_module import read_supports
 from kernelllm_judge.core.records import Verdict
 from pytest_kernelllm.beside.export.choose import Export, NotExported
-from pytest_kernelllm.beside.export.folder import SUMS
+from pytest_kernelllm.beside.export.provenance import STATEMENT, Package, statement
 from pytest_kernelllm.beside.export.readme import readme
 
 VARIANT = "build/torch-cuda"
@@ -49,20 +49,8 @@ _SHIPPED = {
 _OURS = re.compile(r"^from kernelllm_runtime\.(?:\w+\.)*(\w+) import ", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Package:
-    """The metadata of a kernel package for the ``kernels`` library."""
-
-    name: str
-    """``my-kernels``"""
-    version: int = 1
-    """Increased by the publisher."""
-    license: str = "other"
-    """An SPDX identifier, or ``other``."""
-
-
 def render(package: Package, exports: Sequence[Export]) -> dict[str, bytes]:
-    """Returns the files of an export by POSIX path, the checksums last.
+    """Returns the files of an export by POSIX path, but for the checksums.
 
     Raises:
         NotExported: two classes have the same name.
@@ -74,17 +62,13 @@ def render(package: Package, exports: Sequence[Export]) -> dict[str, bytes]:
     variant["__init__.py"] = (
         b'"""Kernels exported by pytest-kernelllm."""\n\nfrom . import layers\n\n__all__ = ["layers"]\n'
     )
-    variant["metadata.json"] = _metadata(package, exports, variant)
+    archs = {_capability(each.verdict) for each in exports}
+    known = sorted(archs) if len(archs) == 1 and all(archs) else []
+    variant[STATEMENT] = statement(package, known, modules, variant)
+    variant["metadata.json"] = metadata(package, known, variant)
     files = {f"{VARIANT}/{path}": content for path, content in sorted(variant.items())}
     files["README.md"] = readme(package.name, package.license, modules).encode()
-    files[SUMS] = sums(files)
     return files
-
-
-def sums(files: Mapping[str, bytes]) -> bytes:
-    """Returns the text of ``SHA256SUMS`` for these files."""
-    lines = (f"{hashlib.sha256(content).hexdigest()}  {path}\n" for path, content in sorted(files.items()))
-    return "".join(lines).encode()
 
 
 def _module_names(exports: Sequence[Export]) -> dict[str, Export]:
@@ -158,15 +142,15 @@ def _parameters(signature: inspect.Signature) -> tuple[str, str, str]:
     return declared, "".join(f"{each}, " for each in positional).rstrip(" "), ", ".join(keywords)
 
 
-def _metadata(package: Package, exports: Sequence[Export], variant: Mapping[str, bytes]) -> bytes:
+def metadata(package: Package, archs: Sequence[str], variant: Mapping[str, bytes]) -> bytes:
+    """Returns ``metadata.json`` for the other files of a variant; ``archs`` are the GPUs that all kernels were seen on."""
     digests = {
         path: base64.b64encode(hashlib.sha256(c).digest()).decode() for path, c in sorted(variant.items())
     }
     unique = hashlib.sha256(json.dumps(digests).encode()).hexdigest()[:12]
     backend: dict[str, object] = {"type": "cuda"}
-    archs = {_capability(each.verdict) for each in exports}
-    if len(archs) == 1 and (arch := archs.pop()):
-        backend["archs"] = [arch]
+    if archs:
+        backend["archs"] = list(archs)
     content = {
         "id": f"_{package.name.replace('-', '_')}_cuda_{unique}",
         "name": package.name,
@@ -181,7 +165,7 @@ def _metadata(package: Package, exports: Sequence[Export], variant: Mapping[str,
 
 def _capability(verdict: Verdict | None) -> str:
     """``9.0`` for a kernel verified on an ``sm_90``; empty without a GPU."""
-    if verdict is None or verdict.environment.device != "cuda":
+    if verdict is None or not verdict.environment.on_gpu:
         return ""
     digits = verdict.environment.arch.removeprefix("sm_")
     return f"{digits[:-1]}.{digits[-1]}" if digits.isdigit() and len(digits) > 1 else ""

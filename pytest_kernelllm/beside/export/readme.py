@@ -55,7 +55,7 @@ def _where(verdict: Verdict | None) -> str:
         return "when it was adopted"
     environment = verdict.environment
     versions = f"torch {environment.torch}, triton {environment.triton}"
-    if environment.device == "cuda":
+    if environment.on_gpu:
         return f"{environment.gpu}, driver {environment.driver}, {versions}"
     return f"Triton's interpreter, compiled for {environment.arch}, {versions}; on no GPU"
 

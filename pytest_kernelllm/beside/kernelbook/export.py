@@ -127,7 +127,7 @@ def _provenance(one: _Made, judged: Verdict) -> dict[str, Any]:
         for line in one.kernel_module.split("\n\n", 1)[0].splitlines()
         if line.startswith("# ") and ": " in line
     )
-    verdict = one.verdict if one.verdict and one.verdict.environment.device == "cuda" else judged
+    verdict = one.verdict if one.verdict and one.verdict.environment.on_gpu else judged
     environment = verdict.environment
     speedup = one.verdict.speedup if one.verdict else None
     return {

@@ -182,5 +182,5 @@ def _writable(buffer: torch.Tensor) -> bool:
 
 def _synchronize() -> None:
     """Waits for the GPU, if there is one."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    if torch.accelerator.is_available():
+        torch.accelerator.synchronize()

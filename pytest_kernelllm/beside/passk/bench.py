@@ -45,7 +45,7 @@ def bench(
     """
     generator = _only_generator(session)
     settings = session.context.settings
-    timed = settings.timing and session.context.environment.device == "cuda"
+    timed = settings.timing and session.context.environment.on_gpu
     for target in targets:
         session.announce(target)
     results: dict[str, TargetScore | LeftOut] = {}

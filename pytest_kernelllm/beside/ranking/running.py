@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.cuda import Event
 
+from kernelllm_judge.core import accelerator
 from kernelllm_judge.shared.clock import GpuClock
 from kernelllm_judge.target.errors import in_one_line
 from kernelllm_judge.timing.roofline import Roofline, measure_roofline
@@ -112,7 +112,7 @@ class GpuStopwatch:
 
     def time(self, call: Callable[[], Any]) -> tuple[Any, Callable[[], float]]:
         """Makes a call; returns its result, and a function that returns its µs."""
-        start, end = Event(enable_timing=True), Event(enable_timing=True)
+        start, end = accelerator.timing_event(), accelerator.timing_event()
         torch.cuda._sleep(self._CYCLES)
         start.record()
         made = call()
@@ -126,10 +126,10 @@ class GpuStopwatch:
 
 
 def _seconds(subject: Subject) -> float:
-    torch.cuda.synchronize()
+    accelerator.synchronize()
     start = time.perf_counter()
     subject.run()
-    torch.cuda.synchronize()
+    accelerator.synchronize()
     return time.perf_counter() - start
 
 

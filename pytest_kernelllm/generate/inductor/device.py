@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kernelllm_judge.core.architectures import architecture
+
 
 @dataclass(frozen=True)
 class Gpu:
@@ -51,9 +53,10 @@ def gpu_for(arch: str) -> Gpu:
     The text that is written depends on the architecture alone, so that a machine without a GPU writes the same.
 
     Args:
-        arch: such as ``sm_90``. One that is not known is described as the newest known one below it.
+        arch: such as ``sm_90``. One that is not known is described as the newest known one below it; another vendor's as an A100,
+            whose programs use nothing that came later.
     """
-    digits = "".join(c for c in arch if c.isdigit())
-    capability = int(digits or 0)
+    number = architecture(arch).number
+    capability = number if isinstance(number, int) else 80
     older = [gpu for gpu in _KNOWN if gpu.capability <= capability]
     return older[-1] if older else _KNOWN[0]

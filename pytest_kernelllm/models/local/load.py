@@ -97,7 +97,7 @@ def load_model(files: ModelFiles, options: LoadOptions, tokenizer: Any) -> Loade
             output_loading_info=True,
             **arguments,
         )
-    except torch.cuda.OutOfMemoryError:
+    except torch.OutOfMemoryError:
         raise GenerateError(_too_large(_needed(files, options), _free(), "GPU memory")) from None
     except (OSError, ValueError, LookupError, ImportError, RuntimeError, SafetensorError) as error:
         raise GenerateError(f"{files.folder} cannot be loaded: {in_short(error)}.") from None

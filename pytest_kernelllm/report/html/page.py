@@ -32,22 +32,28 @@ def check_html() -> None:
 
 
 def render_page(report: Report) -> str:
-    """Returns the report as one HTML page.
+    """Returns the report as one HTML page."""
+    from pytest_kernelllm.report.html.view import view
 
-    Every text of the report is escaped, characters that nobody sees are named, and the page's content security
-    policy allows no request and no script but the page's own.
+    return render(_HERE / "page.html.jinja", view(report))
+
+
+def render(template: Path, page: Any) -> str:
+    """Returns one HTML page that a template makes of ``page``, with the report's style and script.
+
+    Every text is escaped, characters that nobody sees are named, and the page's content security policy allows no
+    request and no script but the page's own.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
     from pytest_kernelllm.report.html.code import visible
-    from pytest_kernelllm.report.html.view import view
 
     def shown(value: Any) -> Any:
         return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
     environment = Environment(
-        loader=FileSystemLoader(_HERE),
+        loader=FileSystemLoader(template.parent),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=shown,
@@ -58,8 +64,8 @@ def render_page(report: Report) -> str:
     script = (_HERE / "page.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     style = (_HERE / "page.css").read_text(encoding="utf-8")
-    return environment.get_template("page.html.jinja").render(
-        page=view(report), style=Markup(style), script=Markup(script), script_digest=digest
+    return environment.get_template(template.name).render(
+        page=page, style=Markup(style), script=Markup(script), script_digest=digest
     )
 
 

@@ -27,5 +27,5 @@ def test_the_bounds_rest_on_few_numbers():
     names = [field.name for field in fields(Policy)]
     assert names[: names.index("chunk_elements")] == [
         *("own_factor", "rms_factor", "rms_chance", "single_eps", "most_terms", "half_eps"),
-        *("conditioning_eps", "honest_runs"),
+        *("flipped", "conditioning_eps", "honest_runs"),
     ]

@@ -57,6 +57,7 @@ def failed():
             "dot_of_infinity",
             "bfloat16_dot",
             "half_sums",
+            "eight_bits",
             "grid",
         ),
         *("words", "builtins", "value_of_constants", "other_names"),
