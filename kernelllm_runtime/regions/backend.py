@@ -92,9 +92,11 @@ class _Rebuilt:
         forms = [(value.dtype, tuple(value.shape), value.stride()) for value in values]
         target = operator_of(text.name, module, text.inputs, forms)
         call = self.graph.call_function(target, tuple(self._new[node] for node in region.inputs))
-        parts = [call] if len(values) == 1 else [
-            self.graph.call_function(operator.getitem, (call, number)) for number in range(len(values))
-        ]
+        parts = (
+            [call]
+            if len(values) == 1
+            else [self.graph.call_function(operator.getitem, (call, number)) for number in range(len(values))]
+        )
         for node, part, value in zip(region.outputs, parts, values, strict=True):
             part.meta["example_value"] = value
             self._new[node] = part
@@ -119,6 +121,6 @@ def compiled(model: MODEL, regions: Mapping[str, type[nn.Module]], options: Mapp
         regions: the class of each region by its key; classes that adopted a kernel run it.
         options: TorchInductor's.
     """
-    backend = Backend({key: cls() for key, cls in regions.items()}, options)
+    backend = Backend({key: cls().eval() for key, cls in regions.items()}, options)
     model.compile(backend=backend, dynamic=False)
     return model

@@ -56,7 +56,8 @@ def cut(module: GraphModule) -> Cut:
     fusable = {
         node
         for node, kind in kinds.items()
-        if kind.sort == "fusable" and not any(bases[each] in changed for each in (node, *node.all_input_nodes))
+        if kind.sort == "fusable"
+        and not any(bases[each] in changed for each in (node, *node.all_input_nodes))
     }
     levels = _levels(module, kinds, bases, fusable, changed)
     groups = _groups(module, bases, fusable, levels)
@@ -67,11 +68,15 @@ def cut(module: GraphModule) -> Cut:
 def _changes_torch(node: Node) -> bool:
     """Whether a node begins a state in which operations compute otherwise, as autocast does."""
     name = str(getattr(node.target, "__name__", node.target))
-    return name == "_enter_autocast" and bool(node.args[2:3] != (False,)) or name.startswith("_functorch")
+    return (name == "_enter_autocast" and bool(node.args[2:3] != (False,))) or name.startswith("_functorch")
 
 
 def _levels(
-    module: GraphModule, kinds: dict[Node, Kind], bases: dict[Node, Node], fusable: set[Node], changed: set[Node]
+    module: GraphModule,
+    kinds: dict[Node, Kind],
+    bases: dict[Node, Node],
+    fusable: set[Node],
+    changed: set[Node],
 ) -> dict[Node, int]:
     """When each node runs. What touches memory that is changed in place keeps its order, and so does all else without a result."""
     runs: dict[Node, int] = {}
@@ -140,7 +145,11 @@ def _region(
             read(each)
         nodes[node] = None
     outputs = tuple(node for node in group if _is_read_outside(node, inside, kinds))
-    if not inputs or not outputs or not all(isinstance(value_of(each), torch.Tensor) for each in (*inputs, *outputs)):
+    if (
+        not inputs
+        or not outputs
+        or not all(isinstance(value_of(each), torch.Tensor) for each in (*inputs, *outputs))
+    ):
         return None
     return Region(tuple(nodes), tuple(inputs), outputs, levels[group[0]])
 

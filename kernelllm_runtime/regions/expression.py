@@ -77,7 +77,11 @@ def name_of(target: Any) -> str:
         Inexpressible: there is none.
     """
     name = getattr(target, "__name__", "")
-    for prefix, home in (("torch.nn.functional", functional), ("torch", torch), ("torch.special", torch.special)):
+    for prefix, home in (
+        ("torch.nn.functional", functional),
+        ("torch", torch),
+        ("torch.special", torch.special),
+    ):
         if name and getattr(home, name, None) is target:
             return f"{prefix}.{name}"
     raise Inexpressible(name or repr(target))

@@ -98,10 +98,8 @@ def _sort_of(node: Node, inputs: list[Node]) -> tuple[Sort, int | None, tuple[in
     try:
         with torch.no_grad(), mode, watch:
             args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
-            if node.op == "call_method":
-                result = getattr(args[0], str(node.target))(*args[1:], **kwargs)
-            else:
-                result = node.target(*args, **kwargs)  # type: ignore[operator]
+            function = getattr(torch.Tensor, node.target) if node.op == "call_method" else node.target
+            result = function(*args, **kwargs)
         call_of(node, dict.fromkeys(inputs, "x"), "d")
     except Inexpressible:
         return "kept", None, watch.written

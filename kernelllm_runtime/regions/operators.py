@@ -40,7 +40,9 @@ def operator_of(
         gives = ", ".join(["Tensor"] * len(outputs))
         gives = gives if len(outputs) == 1 else f"({gives})"
         library = _library()
-        library.define(f"{full}({taken}) -> {gives}", tags=(torch.Tag.needs_exact_strides, torch.Tag.pt2_compliant_tag))
+        library.define(
+            f"{full}({taken}) -> {gives}", tags=(torch.Tag.needs_exact_strides, torch.Tag.pt2_compliant_tag)
+        )
 
         def run(*tensors: torch.Tensor) -> Any:
             stored = [_stored(each, layout) for each, layout in zip(tensors, inputs, strict=True)]

@@ -108,7 +108,18 @@ def _lines(region: Region, inputs: tuple[Layout, ...]) -> Iterator[str]:
 def _title(region: Region) -> str:
     """Up to three operations that say most, in the order in which they run."""
     names = [_word(node) for node in region.nodes]
-    dull = {"Getitem", "View", "Reshape", "To", "Float", "Transpose", "Permute", "Contiguous", "Unsqueeze", "Expand"}
+    dull = {
+        "Getitem",
+        "View",
+        "Reshape",
+        "To",
+        "Float",
+        "Transpose",
+        "Permute",
+        "Contiguous",
+        "Unsqueeze",
+        "Expand",
+    }
     dull |= {"Chunk", "Split", "Flatten", "Squeeze", "TypeAs", "Add", "Mul", "Sub", "Size", "Getattr"}
     telling = list(dict.fromkeys(name for name in names if name not in dull))
     rest = [name for name in dict.fromkeys(names) if name in ("Add", "Mul", "Sub")]

@@ -199,7 +199,7 @@ def test_what_the_first_call_compiles_costs_no_rounds(monkeypatch):
     monkeypatch.setattr(whole.time, "perf_counter", lambda: next(clock) + len(calls) * 1e-3)
     gains([done], model, example)
     assert calls[:4] == [Quick, done.after] * 2
-    assert len(calls) == 4 + 2 * whole.ROUNDS
+    assert len(calls) == 4 + 2 * turns.ROUNDS
 
 
 def compiled_gain(monkeypatch, cost):
