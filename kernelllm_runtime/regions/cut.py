@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch.fx import GraphModule, Node
 
-from kernelllm_runtime.regions.kinds import Kind, kinds_of, value_of
+from kernelllm_runtime.regions.kinds import Kind, is_batched, kinds_of, value_of
 
 LAST = 1 << 30
 """The level of a graph's output."""
@@ -66,9 +66,8 @@ def cut(module: GraphModule) -> Cut:
 
 
 def _changes_torch(node: Node) -> bool:
-    """Whether a node begins a state in which operations compute otherwise, as autocast does."""
-    name = str(getattr(node.target, "__name__", node.target))
-    return (name == "_enter_autocast" and bool(node.args[2:3] != (False,))) or name.startswith("_functorch")
+    """Whether a node begins autocast, in which operations compute otherwise."""
+    return getattr(node.target, "__name__", "") == "_enter_autocast" and node.args[2:3] != (False,)
 
 
 def _levels(
@@ -87,7 +86,8 @@ def _levels(
             runs[node], gives[node] = -1, 0
             continue
         here = max((gives[each] for each in node.all_input_nodes), default=0)
-        ordered = any(bases[each] in changed for each in (node, *node.all_input_nodes)) or (
+        around = (node, *node.all_input_nodes)
+        ordered = any(bases[each] in changed or is_batched(value_of(each)) for each in around) or (
             node.op != "output" and value_of(node) is None
         )
         if ordered:

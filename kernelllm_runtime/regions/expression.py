@@ -84,6 +84,8 @@ def name_of(target: Any) -> str:
     ):
         if name and getattr(home, name, None) is target:
             return f"{prefix}.{name}"
+    if isinstance(target, torch._ops.OpOverload) and target.namespace == "aten":
+        return f"torch.ops.{target}"
     raise Inexpressible(name or repr(target))
 
 

@@ -121,13 +121,19 @@ def _unpacked(node: Node) -> bool:
     return all(user.target is operator.getitem for user in node.users)
 
 
+def is_batched(value: Any) -> bool:
+    """Whether a value is a tensor inside ``vmap``, where nodes mean something only between its begin and its end."""
+    return isinstance(value, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(value)
+
+
 def _plain(values: Any) -> bool:
     """Whether all tensors are strided, of fixed sizes and real."""
     for leaf in tree_leaves(values):
         if isinstance(leaf, torch.SymInt | torch.SymFloat | torch.SymBool):
             return False
         if isinstance(leaf, torch.Tensor) and (
-            leaf.layout is not torch.strided
+            is_batched(leaf)
+            or leaf.layout is not torch.strided
             or leaf.is_complex()
             or leaf.is_quantized
             or any(isinstance(size, torch.SymInt) for size in leaf.shape)
@@ -165,6 +171,7 @@ class _Watch(TorchDispatchMode):
             func.namespace not in ("aten", "prim")
             or func._overloadpacket in flop_registry
             or "attention" in name
+            or name.endswith(("mm", "mv"))
             or any(part in name for part in _STAY)
             or name.strip("_") in _STAY_WHOLE
             or any(tag in func.tags for tag in _HEAVY_TAGS)

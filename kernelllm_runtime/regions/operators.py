@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from kernelllm_runtime.adopted import DISPATCHER
+from kernelllm_runtime.any_kernel import Unavailable
 from kernelllm_runtime.regions.text import Layout
 
 NAMESPACE = "kernelllm_regions"
@@ -30,7 +32,7 @@ def operator_of(
     """Returns the operation that calls a module with tensors in the order of their memory.
 
     Args:
-        name: what the operation is called, together with a number for the module.
+        name: what the operation is called, together with a digest of the kernel.
         module: runs its kernel or its own ``forward``, as the dispatcher of its class decides.
         outputs: dtype, shape and strides of each result.
     """
@@ -64,8 +66,13 @@ def operator_of(
 
 
 def _digest(module: nn.Module) -> str:
-    """Names a module by its object: compiled code keeps the operation, and with it the module."""
-    return hashlib.sha256(str(id(module)).encode()).hexdigest()[:8]
+    """Names the program that a module runs, the same in each process: TorchInductor caches code by names of operations."""
+    dispatcher = getattr(type(module).forward, DISPATCHER, None)
+    try:
+        text = dispatcher.kernel.source if dispatcher else type(module).__qualname__
+    except Unavailable:  # its own forward will run
+        text = ""
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _stored(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:

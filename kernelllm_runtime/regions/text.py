@@ -120,7 +120,19 @@ def _title(region: Region) -> str:
         "Unsqueeze",
         "Expand",
     }
-    dull |= {"Chunk", "Split", "Flatten", "Squeeze", "TypeAs", "Add", "Mul", "Sub", "Size", "Getattr"}
+    dull |= {
+        "Chunk",
+        "Split",
+        "Flatten",
+        "Squeeze",
+        "Dropout",
+        "TypeAs",
+        "Add",
+        "Mul",
+        "Sub",
+        "Size",
+        "Getattr",
+    }
     telling = list(dict.fromkeys(name for name in names if name not in dull))
     rest = [name for name in dict.fromkeys(names) if name in ("Add", "Mul", "Sub")]
     return "".join((telling + rest)[:3]) or "Copy"

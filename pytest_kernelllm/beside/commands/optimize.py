@@ -79,7 +79,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="store_false",
         help="leave torch.compile's max-autotune-no-cudagraphs out of the comparison",
     )
-    parser.add_argument("-k", "--samples", type=int, metavar="K", help="candidates per region (default 4)")
+    parser.add_argument("-k", "--samples", type=int, metavar="K", help="candidates per region (default 2)")
     add_generator_options(parser)
     add_judge_options(parser)
 
@@ -102,6 +102,7 @@ def run(options: argparse.Namespace) -> int:
     project = project_here()
     # What a kernel must beat is what stands there in a compiled model.
     options.baseline = options.baseline or "compile"
+    options.samples = options.samples or 2
     settings = settings_of(options)
     try:
         # What the user's code prints must not get into the JSON.

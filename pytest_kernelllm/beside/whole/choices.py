@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +18,8 @@ class Choice:
     """Keys of the regions that run kernels then; without any, those that do so far stay."""
     freezes: bool = False
     """Whether weights become constants of the compiled code."""
-    alternatives: tuple[Choice, ...] = ()
-    """What is tried in its place, one after the other, where it does not pay."""
+    unless: str = ""
+    """Name of the choice that makes this one needless where it is kept."""
 
 
 CUDA_GRAPHS = Choice("CUDA graphs", {"triton.cudagraphs": True})
@@ -40,9 +40,10 @@ def choices(kernels: Mapping[str, str], *, freeze: bool) -> tuple[Choice, ...]:
         kernels: the name of each region that has a kernel, by its key.
         freeze: whether weights may become constants.
     """
-    with_kernels: Sequence[Choice] = ()
-    if kernels:
-        single = tuple(Choice(f"the kernel of {name}", regions=(key,)) for key, name in kernels.items())
-        together = Choice(f"{len(kernels)} kernels together", regions=tuple(kernels), alternatives=single)
-        with_kernels = (together,) if len(kernels) > 1 else single
-    return (CUDA_GRAPHS, *with_kernels, *COMPILER, *((FREEZING,) if freeze else ()))
+    together = Choice(f"{len(kernels)} kernels together", regions=tuple(kernels))
+    single = tuple(
+        Choice(f"the kernel of {name}", regions=(key,), unless=together.name) for key, name in kernels.items()
+    )
+    # One after the other takes long, so they come last.
+    first, last = ((together,), single) if len(single) > 1 else (single, ())
+    return (CUDA_GRAPHS, *first, *COMPILER, *((FREEZING,) if freeze else ()), *last)

@@ -65,25 +65,23 @@ class Selection:
         try:
             self._warmed(self._call)
             for choice in choices:
-                if not self._try(choice):
-                    for other in choice.alternatives:
-                        self._try(other)
+                if not any(each.kept and each.choice.name == choice.unless for each in self._tried):
+                    self._try(choice)
         except KeyboardInterrupt:
             self._tried.append(Tried(Choice("the rest"), reason="the run was interrupted"))
         return Chosen(self._way, self._call, tuple(self._tried))
 
-    def _try(self, choice: Choice) -> bool:
+    def _try(self, choice: Choice) -> None:
         begun = time.monotonic()
         if begun + self._longest > self._end:
             self._tried.append(Tried(choice, reason="no time was left to try it"))
-            return False
+            return
         self._report(f"trying {choice.name}")
         tried, call = self._measured(choice)
         self._longest = max(self._longest, time.monotonic() - begun)
         self._tried.append(tried)
         if tried.kept:
             self._way, self._call = self._with(choice), call
-        return tried.kept
 
     def _measured(self, choice: Choice) -> tuple[Tried, Call]:
         call = self._stage.compiled(self._with(choice))
