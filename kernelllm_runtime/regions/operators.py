@@ -69,7 +69,7 @@ def _digest(module: nn.Module) -> str:
     """Names the program that a module runs, the same in each process: TorchInductor caches code by names of operations."""
     dispatcher = getattr(type(module).forward, DISPATCHER, None)
     try:
-        text = dispatcher.kernel.source if dispatcher else type(module).__qualname__
+        text = dispatcher.kernel.source if dispatcher else str(id(module))
     except Unavailable:  # its own forward will run
         text = ""
     return hashlib.sha256(text.encode()).hexdigest()[:12]

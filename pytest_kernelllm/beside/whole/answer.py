@@ -60,7 +60,7 @@ class WayAnswer(Record):
 
 @dataclass(frozen=True)
 class Answer(Record):
-    """What ``kernelllm optimize`` found for a model."""
+    """What ``kernelllm optimize`` found for a model. Its JSON follows ``docs/schema/optimize.json``."""
 
     model: str
     """Its class."""

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map
 
 from kernelllm_judge.target.errors import in_one_line
 from pytest_kernelllm.beside.whole.stage import Call, Stage
 
 ALLOWED = 1.5
 """Times the error of ``torch.compile`` that another way may have."""
+
+DEPTH = 4
+"""How deep in the objects among the arguments tensors are looked for: a cache holds layers, which hold tensors."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +54,24 @@ def reference(stage: Stage) -> Reference:
 
 def _in_float64(model: nn.Module) -> Call:
     def call(*args: Any, **kwargs: Any) -> Any:
-        cast: Callable[[torch.Tensor], torch.Tensor] = lambda t: t.double() if t.is_floating_point() else t  # noqa: E731
-        return model(*tree_map_only(torch.Tensor, cast, args), **tree_map_only(torch.Tensor, cast, kwargs))
+        return model(*_doubled(args), **_doubled(kwargs))
 
     return call
+
+
+def _doubled(value: Any, depth: int = DEPTH) -> Any:
+    """Returns a copy of arguments with floating tensors in float64, also inside objects such as caches."""
+
+    def leaf(each: Any) -> Any:
+        if isinstance(each, torch.Tensor):
+            return each.double() if each.is_floating_point() else each.clone()
+        if depth == 0 or callable(each) or not hasattr(each, "__dict__"):
+            return each
+        copied = copy.copy(each)
+        vars(copied).update({name: _doubled(part, depth - 1) for name, part in vars(each).items()})
+        return copied
+
+    return tree_map(leaf, value)
 
 
 def floating(returned: Any) -> tuple[torch.Tensor, ...]:
