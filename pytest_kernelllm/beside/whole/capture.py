@@ -16,7 +16,7 @@ from kernelllm_runtime.regions.text import Written, layout_of, written
 from pytest_kernelllm.beside.optimize.report import path_pattern
 
 WORTH = 0.01
-"""Share of what fusing could save in all regions, below which a region is left alone."""
+"""Share of the bytes that all regions move, below which a region is left alone."""
 
 
 @dataclass(frozen=True)
@@ -33,18 +33,13 @@ class Found:
     """Numbers of the inputs that are variances, which are not negative."""
 
     @property
-    def fused(self) -> int:
-        """Bytes that enter and leave it."""
-        return sum(layout.bytes for layout in (*self.text.inputs, *self.text.outputs))
-
-    @property
-    def headroom(self) -> int:
-        """Bytes that one kernel saves in all places."""
-        return self.times * max(self.alone - self.fused, 0)
+    def moved(self) -> int:
+        """Bytes that its operations move in all places, each alone."""
+        return self.times * self.alone
 
 
 def capture(run: Callable[[Any], object]) -> tuple[Found, ...]:
-    """Returns the regions of a model that are worth a kernel, with the most to save first.
+    """Returns the regions of a model that are worth a kernel, the most costly one first.
 
     Args:
         run: runs the example, with the model compiled by the backend that it is given.
@@ -73,9 +68,9 @@ def gathered(graphs: Sequence[tuple[Region, Written]]) -> tuple[Found, ...]:
     for region, text in graphs:
         by_key.setdefault(text.key, []).append((region, text))
     found = [_found(same) for same in by_key.values()]
-    whole = sum(each.headroom for each in found)
-    worth = [each for each in found if each.headroom > WORTH * whole]
-    return tuple(sorted(worth, key=lambda each: -each.headroom))
+    whole = sum(each.moved for each in found)
+    worth = [each for each in found if each.moved > WORTH * whole]
+    return tuple(sorted(worth, key=lambda each: -each.moved))
 
 
 def _found(same: Sequence[tuple[Region, Written]]) -> Found:
