@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence, Set
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import nn
@@ -40,7 +40,7 @@ class Backend:
         if self._regions and not (torch.is_grad_enabled() and any(_trained(each) for each in inputs)):
             for key in place(module, self._regions):
                 self.placed[key] = self.placed.get(key, 0) + 1
-        return compile_fx(module, inputs, config_patches=self._options)  # type: ignore[no-any-return]
+        return cast(Compiled, compile_fx(module, inputs, config_patches=self._options))
 
 
 def _trained(value: Any) -> bool:

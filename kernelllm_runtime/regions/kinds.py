@@ -98,7 +98,8 @@ def _sort_of(node: Node, inputs: list[Node]) -> tuple[Sort, int | None, tuple[in
     try:
         with torch.no_grad(), mode, watch:
             args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
-            function = getattr(torch.Tensor, node.target) if node.op == "call_method" else node.target
+            target: Any = node.target
+            function = getattr(torch.Tensor, target) if node.op == "call_method" else target
             result = function(*args, **kwargs)
         call_of(node, dict.fromkeys(inputs, "x"), "d")
     except Inexpressible:
@@ -146,7 +147,7 @@ class _Watch(TorchDispatchMode):
     """Sees the operations that one call is made of."""
 
     def __init__(self, given: Iterable[list[Any]]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._storages: dict[int, int] = {}
         for number, leaves in enumerate(given):
             for leaf in leaves:

@@ -61,10 +61,10 @@ def load_factory(reference: str, root: Path, by: str = "--model") -> Factory:
     where, colon, name = reference.rpartition(":")
     if not colon or not where or not name:
         raise RankError(f"{by} takes module:factory or file.py:factory, not {reference!r}.")
+    if where.endswith(".py") and not Path(where).is_file():
+        raise RankError(f"{by} {reference}: there is no file {where}.")
     try:
         if where.endswith(".py"):
-            if not Path(where).is_file():
-                raise RankError(f"{by} {reference}: there is no file {where}.")
             module = import_file(Path(where).resolve(), root)
         else:
             for folder in (root / "src", root, Path.cwd()):

@@ -100,10 +100,10 @@ def _never_slower(found: Decision, timed: Compared, stage: Stage, allowed: float
     if not faster:
         return found
     best = min(faster, key=lambda name: min(timed.taken[name]))
-    way = Way(dict(list_mode_options()[best]) if best == MAX_AUTOTUNE else {})
+    instead = Way(dict(list_mode_options()[best]) if best == MAX_AUTOTUNE else {})
     why = f"{best} as it is was faster in the end"
     tried = tuple(replace(each, kept=False, reason=why) if each.kept else each for each in found.tried)
-    return replace(found, way=way, call=stage.compiled(way), tried=tried, ways=timed.beside(best))
+    return replace(found, way=instead, call=stage.compiled(instead), tried=tried, ways=timed.beside(best))
 
 
 def without_gpu(stage: Stage, kernels: Mapping[str, str], terms: Terms) -> Decision:

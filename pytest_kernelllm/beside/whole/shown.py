@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.markup import escape
@@ -62,7 +63,7 @@ def shown(answer: Answer, width: int, color: bool) -> str:
     return rendered(width, color, *parts, f"{answer.model}: {answer.sentence}.", *lines(answer))
 
 
-def _shortening(number: int, plain: tuple[int, ...]) -> object:
+def _shortening(number: int, plain: tuple[int, ...]) -> Callable[[str, int], str] | None:
     return None if number not in plain else NAME if number == 0 else SENTENCE
 
 

@@ -45,7 +45,7 @@ class Stage:
         before = model._compiled_call_impl
         many = {"recompile_limit": RECOMPILES, "accumulated_recompile_limit": 4 * RECOMPILES}
         try:
-            with torch.no_grad(), restored(model), torch._dynamo.config.patch(many):
+            with torch.no_grad(), restored(model), torch._dynamo.config.patch(many):  # type: ignore[no-untyped-call]
                 yield
         finally:
             model._compiled_call_impl = before
