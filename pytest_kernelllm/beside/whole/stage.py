@@ -45,7 +45,7 @@ class Stage:
         before = model._compiled_call_impl
         many = {"recompile_limit": RECOMPILES, "accumulated_recompile_limit": 4 * RECOMPILES}
         try:
-            with torch.no_grad(), restored(model), torch._dynamo.config.patch(many):  # type: ignore[no-untyped-call]
+            with torch.no_grad(), restored(model), torch._dynamo.config.patch(many):
                 yield
         finally:
             model._compiled_call_impl = before
@@ -65,7 +65,7 @@ class Stage:
 
     def run(self, call: Call | None) -> Any:
         """Runs the example with a call of the model, None for its own; returns what the model's last call returned."""
-        own = self.subject.model._call_impl if call is None else call
+        own: Call = self.subject.model._call_impl if call is None else call
 
         def noted(*args: Any, **kwargs: Any) -> Any:
             self._returned = own(*args, **kwargs)

@@ -11,7 +11,7 @@ from torch import nn
 from kernelllm_judge.core.records import Ratio
 from kernelllm_runtime.adopted import DISPATCHER
 from kernelllm_runtime.instance import own_class, swap
-from pytest_kernelllm.beside.optimize import whole
+from pytest_kernelllm.beside.optimize import turns, whole
 from pytest_kernelllm.beside.optimize.kernel_index import KernelIndex
 from pytest_kernelllm.beside.optimize.model import Replacement
 from pytest_kernelllm.beside.optimize.report import ModuleReport
