@@ -69,7 +69,7 @@ def _step(name: str, batch: int) -> tuple[nn.Module, Example]:
     prompt, token = torch.randint(3, 32000, (batch, CACHED)), torch.randint(3, 32000, (batch, 1))
     position = torch.full((batch, 1), CACHED)
     with torch.no_grad():
-        model.cuda()(prompt.cuda(), past_key_values=cache, logits_to_keep=1)
+        model(prompt, past_key_values=cache, logits_to_keep=1)
 
     def step() -> Any:
         for layer in cache.layers:

@@ -122,5 +122,15 @@ def compiled(model: MODEL, regions: Mapping[str, type[nn.Module]], options: Mapp
         options: TorchInductor's.
     """
     backend = Backend({key: cls().eval() for key, cls in regions.items()}, options)
-    model.compile(backend=backend, dynamic=False)
+    model._compiled_call_impl = torch.compile(entry_of(model), backend=backend, dynamic=False)
     return model
+
+
+def entry_of(model: nn.Module) -> Compiled:
+    """Returns a model's own call as a function that Dynamo traces whole, also where ``forward`` is torch's, as in ``Sequential``."""
+    own: Compiled = model._call_impl
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return own(*args, **kwargs)
+
+    return call

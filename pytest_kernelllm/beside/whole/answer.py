@@ -94,10 +94,10 @@ class Answer(Record):
 
     @property
     def sentence(self) -> str:
-        """``9.90 → 8.61 ms, 1.15 of torch.compile [1.14, 1.16], outputs within 0.0031 of float64's``, or what is known of it."""
+        """``9.90 → 8.61 ms, 1.15 of torch.compile [1.14, 1.16], outputs within 3.1e-03 of float64's``, or what is known of it."""
         within = self.chosen.error
         against = "float64's" if self.float64 else "those of the model as it is"
-        error = "" if within is None else f"outputs within {within:.2g} of {against}"
+        error = "" if within is None else f"outputs within {within:.1e} of {against}"
         compiled = self.way(COMPILE)
         if compiled is None or compiled.ratio is None or compiled.ms is None or self.chosen.ms is None:
             kept = sum(each.kept for each in self.regions)

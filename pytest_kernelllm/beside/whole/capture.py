@@ -88,9 +88,10 @@ def _places(region: Region) -> Iterable[str]:
 
 
 def _dotted(name: str) -> str:
-    """``model.layers.0`` for ``L['self'].model.layers.0`` and ``L['self']._modules['model']...``"""
+    """``model.layers.0`` for ``L['own'].__self__.model.layers.0`` and ``L['own'].__self__._modules['model']...``"""
     name = re.sub(r"\._modules\['([^']*)'\]", r".\1", name)
-    return re.sub(r"^L\['self'\]\.?", "", name).replace("[", ".").replace("]", "").replace("'", "")
+    name = re.sub(r"^L\['\w+'\](\.__self__)?\.?", "", name)
+    return re.sub(r"\['?(\w+)'?\]", r".\1", name)
 
 
 def _alone(region: Region) -> int:

@@ -88,7 +88,7 @@ class Selection:
         try:
             error = self._reference.error(floating(self._warmed(call)))
             if not error <= self._allowed:
-                why = f"its error is {error:.2g}, more than {ALLOWED:g} times that of torch.compile"
+                why = f"its error is {error:.1e}, more than {ALLOWED:g} times that of torch.compile"
                 return Tried(choice, reason=why), call
             ways = (self._call, call)
             calls = (COMPILED.untimed + COMPILED.timed) / COMPILED.timed

@@ -105,7 +105,7 @@ def way_cells(way: WayAnswer) -> tuple[str, ...]:
         f"{way.name}: {way.reason}" if way.reason else way.name,
         "–" if way.ms is None else f"{way.ms:.3f}",
         "–" if ratio is None else f"{ratio.value:.3f}x [{ratio.low:.3f}, {ratio.high:.3f}]",
-        "–" if way.error is None else f"{way.error:.2g}",
+        "–" if way.error is None else f"{way.error:.1e}",
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from kernelllm_runtime.regions.backend import Backend
+from kernelllm_runtime.regions.backend import Backend, entry_of
 from pytest_kernelllm.beside.optimize.whole import COMPILED, restored, timed
 from pytest_kernelllm.beside.ranking.factory import Subject
 
@@ -36,6 +36,7 @@ class Stage:
     def __init__(self, subject: Subject, modules: Mapping[str, nn.Module]) -> None:
         """``modules`` run the kernels, by their region's key."""
         self.subject, self.modules = subject, dict(modules)
+        self._own = entry_of(subject.model)
         self._returned: Any = None
 
     @contextmanager
@@ -57,15 +58,15 @@ class Stage:
 
     def by(self, backend: Any) -> Call:
         """Returns the model's call, compiled by a backend for sizes as they are."""
-        return torch.compile(self.subject.model._call_impl, backend=backend, dynamic=False)
+        return torch.compile(self._own, backend=backend, dynamic=False)
 
     def as_people_do(self, mode: str | None) -> Call:
         """Returns the model's call under ``torch.compile`` with its defaults, or in one of its modes."""
-        return torch.compile(self.subject.model._call_impl, mode=mode)
+        return torch.compile(self._own, mode=mode)
 
     def run(self, call: Call | None) -> Any:
         """Runs the example with a call of the model, None for its own; returns what the model's last call returned."""
-        own: Call = self.subject.model._call_impl if call is None else call
+        own = self._own if call is None else call
 
         def noted(*args: Any, **kwargs: Any) -> Any:
             self._returned = own(*args, **kwargs)

@@ -71,6 +71,23 @@ heavier = [name for name in sys.modules if name.partition(".")[0] in ("pytest_ke
 print(len(REGIONS), ran, OPTIONS, heavier)
 """
 
+FROM_PYTHON = """
+import torch
+
+from blocks import blocks
+from pytest_kernelllm import compile_model
+
+model, x = blocks()
+with torch.no_grad():
+    expected = model(x)
+    made = compile_model(model, example=(x,))
+    assert model._compiled_call_impl is not None and sum(region.kept for region in made.answer.regions) >= 2
+    torch.testing.assert_close(model(x), expected)
+    made.restore()
+    assert model._compiled_call_impl is None
+print(made)
+"""
+
 INTERPRETED = {"KERNELLLM_INTERPRET": "1", "TRITON_INTERPRET": "1"}
 
 
@@ -154,6 +171,21 @@ def test_a_second_run_knows_the_verdicts(project):
     first = Answer.from_json(json.loads((project / "answer.json").read_text()))
     again = Answer.from_json(json.loads(done.stdout))
     assert again.regions == first.regions
+
+
+def test_from_python_the_model_runs_so_until_it_is_restored(project):
+    (project / "from_python.py").write_text(FROM_PYTHON)
+    environment = {**os.environ, **INTERPRETED, "KERNELLLM_SAMPLES": "1", "KERNELLLM_GENERATOR": "inductor"}
+    done = subprocess.run(
+        [sys.executable, "from_python.py"],
+        cwd=project,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Blocks: nothing is timed without a GPU" in done.stdout
 
 
 @pytest.mark.parametrize(
