@@ -9,14 +9,25 @@ if TYPE_CHECKING:
     from kernelllm_judge.in_memory import adopt, judge
     from pytest_kernelllm.beside.optimize.model import optimize_model
     from pytest_kernelllm.beside.ranking.model import rank
+    from pytest_kernelllm.beside.whole.model import compile_model
     from pytest_kernelllm.models.kernelllm import KernelLLM
 
-__all__ = ["KernelLLM", "__version__", "adopt", "judge", "optimize_model", "rank", "triton_candidate"]
+__all__ = [
+    "KernelLLM",
+    "__version__",
+    "adopt",
+    "compile_model",
+    "judge",
+    "optimize_model",
+    "rank",
+    "triton_candidate",
+]
 
 
 _HOMES = {
     "KernelLLM": "pytest_kernelllm.models.kernelllm",
     "adopt": "kernelllm_judge.in_memory",
+    "compile_model": "pytest_kernelllm.beside.whole.model",
     "judge": "kernelllm_judge.in_memory",
     "optimize_model": "pytest_kernelllm.beside.optimize.model",
     "rank": "pytest_kernelllm.beside.ranking.model",

@@ -19,6 +19,7 @@ from pytest_kernelllm.core.words import say
 WAY, BESIDE = "pytest_kernelllm.commands", "pytest_kernelllm.beside.commands"
 COMMANDS = {
     "scan": BESIDE,
+    "optimize": BESIDE,
     "generate": WAY,
     "repl": BESIDE,
     "verify": BESIDE,

@@ -70,7 +70,7 @@ def test_without_a_run_the_catch_page_lists_the_corpus(tmp_path, monkeypatch):
     assert tables.catch() == "| seen |\n"
 
 
-@pytest.mark.parametrize("name", ["report", "verdict", "passk"])
+@pytest.mark.parametrize("name", ["report", "verdict", "passk", "optimize"])
 def test_a_schema_is_outlined_to_its_last_field(name):
     outline = tables.schema(name)
     assert f"schema: {SCHEMA}" in outline or "schema: integer" in outline

@@ -94,7 +94,7 @@ def test_ranking_a_model(tmp_path):
 
 def test_optimize_model(tmp_path):
     interpreted = {"KERNELLLM_INTERPRET": "1", "TRITON_INTERPRET": "1"}
-    assert replay(page("how-to/optimize-model.md"), tmp_path, **interpreted) == 2
+    assert replay(page("how-to/optimize-model.md"), tmp_path, **interpreted) == 4
 
 
 def test_training_with_kernels(tmp_path):

@@ -7,7 +7,6 @@ its neighbours.
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,12 +20,7 @@ from torch import nn
 from kernelllm_judge.core.records import Ratio
 from kernelllm_runtime.adopted import DISPATCHER
 from kernelllm_runtime.instance import Swap, swap
-
-ROUNDS = 15
-"""Rounds in which both ways take turns…"""
-FEWEST = 5
-"""…and fewer, but no less than these, where they take more than ``MOST_S``."""
-MOST_S = 5.0
+from pytest_kernelllm.beside.optimize.turns import in_turns, middle_half
 
 
 @dataclass(frozen=True)
@@ -123,33 +117,28 @@ def _failed(each: Swap) -> str | None:
 
 
 def _gain(group: Sequence[Swap], example: Callable[[], object], trial: Trial) -> Ratio:
-    def seconds(kernels: bool) -> float:
+    def seconds(kernels: int) -> float:
         if kernels:
             _replace(group)
-        for _ in range(trial.untimed):
-            example()
-        _synchronize()
-        start = time.perf_counter()
-        for _ in range(trial.timed):
-            example()
-        _synchronize()
-        took = time.perf_counter() - start
+        took = timed(example, trial)
         for each in group:
             each.undo()
         return took
 
-    for kernels in (False, True):  # compiles, and warms up
-        seconds(kernels)
-    longest = max(seconds(kernels) for kernels in (False, True))
-    longest *= (trial.untimed + trial.timed) / trial.timed
-    rounds = max(FEWEST, min(ROUNDS, int(MOST_S / (2 * longest))))
-    ratios = []
-    for number in range(rounds):
-        order = (False, True) if number % 2 else (True, False)
-        took = {kernels: seconds(kernels) for kernels in order}
-        ratios.append(took[False] / took[True])
-    ordered, quarter = sorted(ratios), len(ratios) // 4
-    return Ratio(statistics.median(ordered), ordered[quarter], ordered[-1 - quarter])
+    calls = (trial.untimed + trial.timed) / trial.timed
+    return middle_half(*in_turns(seconds, 2, calls=calls))
+
+
+def timed(example: Callable[[], object], trial: Trial) -> float:
+    """Returns the seconds of the example's timed calls."""
+    for _ in range(trial.untimed):
+        example()
+    _synchronize()
+    start = time.perf_counter()
+    for _ in range(trial.timed):
+        example()
+    _synchronize()
+    return time.perf_counter() - start
 
 
 def _replace(group: Sequence[Swap]) -> None:

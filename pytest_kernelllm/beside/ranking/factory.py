@@ -47,23 +47,24 @@ class Subject:
         return Subject(self.model, move, self.constructions)
 
 
-def load_factory(reference: str, root: Path) -> Factory:
+def load_factory(reference: str, root: Path, by: str = "--model") -> Factory:
     """Imports ``module:factory`` or ``file.py:factory``.
 
     Args:
         reference: the module's dotted name or file, and the name of a function in it.
         root: the project root, from which modules are imported, also from its ``src``.
+        by: what takes the reference, for messages.
 
     Raises:
         RankError: there is no such function, or its module cannot be imported.
     """
     where, colon, name = reference.rpartition(":")
     if not colon or not where or not name:
-        raise RankError(f"--model takes module:factory or file.py:factory, not {reference!r}.")
+        raise RankError(f"{by} takes module:factory or file.py:factory, not {reference!r}.")
+    if where.endswith(".py") and not Path(where).is_file():
+        raise RankError(f"{by} {reference}: there is no file {where}.")
     try:
         if where.endswith(".py"):
-            if not Path(where).is_file():
-                raise RankError(f"--model {reference}: there is no file {where}.")
             module = import_file(Path(where).resolve(), root)
         else:
             for folder in (root / "src", root, Path.cwd()):
@@ -71,16 +72,16 @@ def load_factory(reference: str, root: Path) -> Factory:
                     sys.path.insert(0, str(folder))
             module = importlib.import_module(where)
     except TargetError as error:
-        raise RankError(f"--model {reference}: {error}") from error
+        raise RankError(f"{by} {reference}: {error}") from error
     except (Exception, SystemExit) as error:
-        raise RankError(f"--model {reference}: {where} cannot be imported: {in_one_line(error)}.") from error
+        raise RankError(f"{by} {reference}: {where} cannot be imported: {in_one_line(error)}.") from error
     found: Any = module
     for part in name.split("."):
         found = getattr(found, part, None)
     if not callable(found):
         what = "has no" if found is None else "has no function"
         raise RankError(
-            f"--model {reference}: {where} {what} {name}; name a function that returns (model, example)."
+            f"{by} {reference}: {where} {what} {name}; name a function that returns (model, example)."
         )
     return found  # type: ignore[no-any-return]  # checked when it is called
 

@@ -11,7 +11,7 @@ from torch import nn
 from kernelllm_judge.core.records import Ratio
 from kernelllm_runtime.adopted import DISPATCHER
 from kernelllm_runtime.instance import own_class, swap
-from pytest_kernelllm.beside.optimize import whole
+from pytest_kernelllm.beside.optimize import turns, whole
 from pytest_kernelllm.beside.optimize.kernel_index import KernelIndex
 from pytest_kernelllm.beside.optimize.model import Replacement
 from pytest_kernelllm.beside.optimize.report import ModuleReport
@@ -199,7 +199,7 @@ def test_what_the_first_call_compiles_costs_no_rounds(monkeypatch):
     monkeypatch.setattr(whole.time, "perf_counter", lambda: next(clock) + len(calls) * 1e-3)
     gains([done], model, example)
     assert calls[:4] == [Quick, done.after] * 2
-    assert len(calls) == 4 + 2 * whole.ROUNDS
+    assert len(calls) == 4 + 2 * turns.ROUNDS
 
 
 def compiled_gain(monkeypatch, cost):

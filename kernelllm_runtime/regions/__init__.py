@@ -1,0 +1,1 @@
+"""Regions of a model's graph: cut out, written as modules, and run by kernels inside ``torch.compile``."""

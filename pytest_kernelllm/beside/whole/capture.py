@@ -1,0 +1,118 @@
+"""Captures the graphs of a model's example, and gathers equal regions of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from kernelllm_runtime.regions.cut import Cut, Region, cut
+from kernelllm_runtime.regions.kinds import value_of
+from kernelllm_runtime.regions.text import Written, layout_of, written
+from pytest_kernelllm.beside.optimize.report import path_pattern
+
+WORTH = 0.01
+"""Share of the bytes that all regions move, below which a region is left alone."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A region, with all places that are equal to it."""
+
+    text: Written
+    places: tuple[str, ...]
+    """Modules that it is part of, with ``*`` for numbers."""
+    times: int
+    alone: int
+    """Bytes that its operations move in one place, each alone."""
+    variances: frozenset[int]
+    """Numbers of the inputs that are variances, which are not negative."""
+
+    @property
+    def moved(self) -> int:
+        """Bytes that its operations move in all places, each alone."""
+        return self.times * self.alone
+
+
+def capture(run: Callable[[Any], object]) -> tuple[Found, ...]:
+    """Returns the regions of a model that are worth a kernel, the most costly one first.
+
+    Args:
+        run: runs the example, with the model compiled by the backend that it is given.
+    """
+    graphs: list[tuple[Region, Written]] = []
+
+    def backend(module: GraphModule, inputs: Sequence[torch.Tensor]) -> Callable[..., Any]:
+        if not torch.is_grad_enabled():
+            graphs.extend(_texts(cut(module)))
+        return module.forward
+
+    run(backend)
+    return gathered(graphs)
+
+
+def _texts(found: Cut) -> Iterable[tuple[Region, Written]]:
+    for region in found.regions:
+        text = written(region)
+        if text is not None and not all(layout.dtype is torch.bool for layout in text.inputs):
+            yield region, text
+
+
+def gathered(graphs: Sequence[tuple[Region, Written]]) -> tuple[Found, ...]:
+    """Returns each distinct region once, without those too small to matter."""
+    by_key: dict[str, list[tuple[Region, Written]]] = {}
+    for region, text in graphs:
+        by_key.setdefault(text.key, []).append((region, text))
+    found = [_found(same) for same in by_key.values()]
+    whole = sum(each.moved for each in found)
+    worth = [each for each in found if each.moved > WORTH * whole]
+    return tuple(sorted(worth, key=lambda each: -each.moved))
+
+
+def _found(same: Sequence[tuple[Region, Written]]) -> Found:
+    region, text = same[0]
+    places = dict.fromkeys(place for each, _ in same for place in _places(each))
+    variances = {n for n, node in enumerate(region.inputs) if "running_var" in node.name}
+    return Found(text, tuple(places), len(same), _alone(region), frozenset(variances))
+
+
+def _places(region: Region) -> Iterable[str]:
+    for node in region.nodes:
+        stack = list((node.meta.get("nn_module_stack") or {}).values())
+        if stack and not (region.outputs and node not in region.outputs):
+            yield path_pattern(_dotted(str(stack[-1][0])))
+
+
+def _dotted(name: str) -> str:
+    """``model.layers.0`` for ``L['own'].__self__.model.layers.0`` and ``L['own'].__self__._modules['model']...``"""
+    name = re.sub(r"\._modules\['([^']*)'\]", r".\1", name)
+    name = re.sub(r"^L\['\w+'\](\.__self__)?\.?", "", name)
+    return re.sub(r"\['?(\w+)'?\]", r".\1", name)
+
+
+def _alone(region: Region) -> int:
+    """Bytes that the region's operations move, each alone; views move nothing."""
+    return sum(
+        _bytes(node) + sum(map(_bytes, node.all_input_nodes)) for node in region.nodes if not _is_view(node)
+    )
+
+
+def _is_view(node: Node) -> bool:
+    value = value_of(node)
+    if not isinstance(value, torch.Tensor):
+        return True
+    given = [value_of(each) for each in node.all_input_nodes]
+    storages = {t.untyped_storage()._cdata for t in given if isinstance(t, torch.Tensor)}
+    return value.untyped_storage()._cdata in storages
+
+
+def _bytes(node: Node) -> int:
+    value = value_of(node)
+    if not isinstance(value, torch.Tensor):
+        return 0
+    layout = layout_of(value)
+    return layout.bytes if layout else value.numel() * value.itemsize

@@ -1,0 +1,49 @@
+"""What may make a model faster; each is tried on the model itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One change of how the model is compiled."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """TorchInductor's."""
+    regions: tuple[str, ...] = ()
+    """Keys of the regions that run kernels then; without any, those that do so far stay."""
+    freezes: bool = False
+    """Whether weights become constants of the compiled code."""
+    unless: str = ""
+    """Name of the choice that makes this one needless where it is kept."""
+
+
+CUDA_GRAPHS = Choice("CUDA graphs", {"triton.cudagraphs": True})
+COMPILER: tuple[Choice, ...] = (
+    Choice("coordinate descent", {"coordinate_descent_tuning": True}),
+    Choice("combined kernels", {"combo_kernels": True}),
+    Choice("tuned pointwise kernels", {"max_autotune_pointwise": True}),
+    Choice("several forms of reductions", {"triton.multi_kernel": 1}),
+    Choice("tuned products", {"max_autotune_gemm": True}),
+)
+FREEZING = Choice("weights as constants", {"freezing": True}, freezes=True)
+
+
+def choices(kernels: Mapping[str, str], *, freeze: bool) -> tuple[Choice, ...]:
+    """Returns what is tried, in this order.
+
+    Args:
+        kernels: the name of each region that has a kernel, by its key.
+        freeze: whether weights may become constants.
+    """
+    together = Choice(f"{len(kernels)} kernels together", regions=tuple(kernels))
+    single = tuple(
+        Choice(f"the kernel of {name}", regions=(key,), unless=together.name) for key, name in kernels.items()
+    )
+    # One after the other takes long, so they come last.
+    first, last = ((together,), single) if len(single) > 1 else (single, ())
+    return (CUDA_GRAPHS, *first, *COMPILER, *((FREEZING,) if freeze else ()), *last)

@@ -1,0 +1,184 @@
+"""The way from a model and its example to what it gains: captured, cut, judged, placed, chosen and timed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from kernelllm_judge.environment import find_environment
+from kernelllm_judge.target.importing import import_file
+from kernelllm_runtime.instance import TextKernel, dispatching
+from pytest_kernelllm.beside.optimize.environment import environment_of
+from pytest_kernelllm.beside.ranking.costs import costs
+from pytest_kernelllm.beside.ranking.errors import RankError
+from pytest_kernelllm.beside.ranking.factory import Subject
+from pytest_kernelllm.beside.ranking.running import explained, measured
+from pytest_kernelllm.beside.whole.answer import Answer, ChoiceAnswer, RegionAnswer
+from pytest_kernelllm.beside.whole.capture import Found, capture
+from pytest_kernelllm.beside.whole.decide import Decision, Terms, decided, without_gpu
+from pytest_kernelllm.beside.whole.judging import Judged, judge
+from pytest_kernelllm.beside.whole.regions_file import drawable, regions_source, write_source
+from pytest_kernelllm.beside.whole.select import Tried
+from pytest_kernelllm.beside.whole.stage import Call, Stage
+from pytest_kernelllm.config.settings import Settings
+
+JUDGING = 0.45
+"""Share of the budget after which nothing more is judged."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for."""
+
+    root: Path
+    """The project's root."""
+    settings: Settings
+    regions: Path
+    """The file that regions are written to."""
+    budget: float = 600.0
+    """Seconds from nothing to the answer, about."""
+    freeze: bool = False
+    """Whether weights may become constants of the compiled code."""
+    max_autotune: bool = True
+    """Whether ``torch.compile``'s ``max-autotune`` is compared with."""
+    progress: Callable[[str], None] = lambda text: None
+    """Called with a few words about what is being done."""
+
+
+@dataclass(frozen=True)
+class Optimized:
+    """The answer, and what it takes to run the model so."""
+
+    answer: Answer
+    kept: tuple[Judged, ...]
+    """The regions that run kernels."""
+    call: Call
+
+
+def optimize(subject: Subject, request: Request) -> Optimized:
+    """Optimizes a model for its example, and leaves the model as it was.
+
+    Raises:
+        RankError: the model cannot be run; one sentence.
+        SessionError, GenerateError: nothing can be judged here.
+    """
+    begun = time.monotonic()
+    request.progress("capturing the model's graph")
+    stage = Stage(subject, {})
+    with explained(), stage.opened():
+        found = capture(lambda backend: stage.run(stage.by(backend)))
+    judged = _judged(found, type(subject.model).__qualname__, request)
+    accepted = [each for each in judged if each.accepted]
+    stage = Stage(subject, {each.found.text.key: _module(each, request) for each in accepted})
+    on_gpu = torch.cuda.is_available() and any(
+        t.is_cuda for t in (*subject.model.parameters(), *subject.model.buffers())
+    )
+    limit = _limit(subject, request) if on_gpu else None
+    with stage.opened():
+        kernels = {each.found.text.key: each.found.text.name for each in accepted}
+        terms = Terms(
+            begun + request.budget, request.budget, request.freeze, request.max_autotune, request.progress
+        )
+        whole = decided(stage, kernels, terms) if on_gpu else without_gpu(stage, kernels, terms)
+    answer = Answer(
+        model=type(subject.model).__qualname__,
+        environment=environment_of(subject.model) or find_environment("cpu"),
+        regions=tuple(_region(each, whole) for each in judged),
+        choices=tuple(map(_choice, whole.tried)),
+        ways=whole.ways,
+        options=dict(whole.way.options),
+        float64=whole.reference.exact,
+        limit_ms=limit,
+        limit_share=limit / ms if limit and (ms := whole.ways[-1].ms) else None,
+        seconds=time.monotonic() - begun,
+        notes=_notes(whole, subject),
+    )
+    kept = tuple(each for each in accepted if each.found.text.key in whole.way.regions)
+    return Optimized(answer, kept, whole.call)
+
+
+def _judged(found: Sequence[Found], model: str, request: Request) -> list[Judged]:
+    able = [each for each in found if drawable(each)]
+    if not able:
+        return []
+    write_source(request.regions, regions_source(model, able))
+    # A search as long as usual for each region would take all of a short budget.
+    search = min(request.settings.search, 0.5 * JUDGING * request.budget / len(able))
+    settings = replace(request.settings, search=search)
+    seconds = JUDGING * request.budget
+    left = [len(able)]
+
+    def done() -> None:
+        left[0] -= 1
+        request.progress(f"judging regions: {max(left[0], 0)} of {len(able)} left")
+
+    request.progress(f"judging {len(able)} regions")
+    return judge(request.root, request.regions, able, settings, seconds, request.progress, done)
+
+
+def _module(judged: Judged, request: Request) -> nn.Module:
+    """A module of a region's class that runs the accepted kernel."""
+    cls = getattr(import_file(request.regions.resolve(), request.root), judged.found.text.name)
+    assert judged.outcome is not None and judged.outcome.candidate is not None  # it was accepted
+    candidate = judged.outcome.candidate
+    made = dispatching(cls, TextKernel(cls.__qualname__, candidate.kernel_hash, candidate.source))
+    return made().eval()
+
+
+def _limit(subject: Subject, request: Request) -> float | None:
+    """ms that the model takes with its heavy operations as they are, and all else fused at the roofline."""
+    try:
+        run = measured(subject, request.progress)
+    except RankError:
+        return None
+    assert run.roofline is not None  # on a GPU it is measured
+    return costs(run.trace, run.roofline).whole.fused / 1e3
+
+
+def _region(judged: Judged, chosen: Decision) -> RegionAnswer:
+    text = judged.found.text
+    verdict = judged.outcome.verdict if judged.outcome else None
+    timing = verdict.timing[0] if verdict and verdict.timing else None
+    kept = text.key in chosen.way.regions
+    reason = judged.reason
+    if not kept and not reason:
+        about = [t.reason for t in chosen.tried if text.key in t.choice.regions and t.reason]
+        reason = about[-1] if about else "there is no GPU to run its kernel"
+    candidate = judged.outcome.candidate if judged.outcome and judged.accepted else None
+    return RegionAnswer(
+        name=text.name,
+        places=judged.found.places,
+        times=judged.found.times,
+        compiled_us=timing.compiled.p50 if timing and timing.compiled else None,
+        kernel_us=timing.kernel.p50 if timing else None,
+        roofline=timing.roofline_share if timing else None,
+        kernel=candidate.kernel_hash if candidate else "",
+        kept=kept,
+        reason=reason,
+    )
+
+
+def _choice(tried: Tried) -> ChoiceAnswer:
+    return ChoiceAnswer(tried.choice.name, tried.gain, tried.kept, tried.reason)
+
+
+def _notes(whole: Decision, subject: Subject) -> tuple[str, ...]:
+    notes = list(whole.notes)
+    if not whole.reference.exact:
+        notes.append(
+            f"Errors are relative to the model as it is, because float64 does not run: {whole.reference.why}."
+        )
+    if whole.way.options.get("triton.cudagraphs"):
+        notes.append(
+            "CUDA graphs use the memory of outputs again: what a call returns is valid until the next call."
+        )
+    if whole.way.options.get("freezing"):
+        notes.append("Weights are constants of the compiled code: it does not see later changes of them.")
+    if subject.model.training:
+        notes.append("The model is in train() mode; kernels are verified for eval() mode.")
+    return tuple(notes)

@@ -1,0 +1,222 @@
+"""How a whole model runs is chosen by measuring it, and what is slower or wrong is not."""
+
+import time
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from kernelllm_judge.core.records import Ratio
+from pytest_kernelllm.beside.optimize.turns import confident, in_turns, middle_half
+from pytest_kernelllm.beside.ranking.factory import Subject
+from pytest_kernelllm.beside.whole import decide
+from pytest_kernelllm.beside.whole.answer import CHOSEN, COMPILE, EAGER, MAX_AUTOTUNE, WayAnswer
+from pytest_kernelllm.beside.whole.capture import capture
+from pytest_kernelllm.beside.whole.choices import COMPILER, CUDA_GRAPHS, FREEZING, Choice, choices
+from pytest_kernelllm.beside.whole.errors import Reference, floating, reference
+from pytest_kernelllm.beside.whole.final import Compared
+from pytest_kernelllm.beside.whole.select import Selection, Tried
+from pytest_kernelllm.beside.whole.stage import Stage, Way
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(32)
+        self.up = nn.Linear(32, 32)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls += 1
+        return self.up(self.norm(x)), {"more": x.sum()}
+
+
+class Instead(nn.Module):
+    """Runs in a region's place."""
+
+    def __init__(self, seconds=0.0, factor=1.0):
+        super().__init__()
+        self.seconds, self.factor = seconds, factor
+
+    def forward(self, x0, x1, x2):
+        time.sleep(self.seconds)
+        return functional.layer_norm(x0, (32,), x1, x2) * self.factor
+
+
+@pytest.fixture
+def subject():
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    model, x = Block().eval(), torch.randn(4, 32)
+    return Subject(model, lambda: model(x))
+
+
+def region_of(subject):
+    stage = Stage(subject, {})
+    with stage.opened():
+        found = capture(lambda backend: stage.run(stage.by(backend)))
+    return next(each for each in found if "LayerNorm" in each.text.name)
+
+
+def selected(subject, module, most=1e-5, **kwargs):
+    key = region_of(subject).text.key
+    stage = Stage(subject, {key: module})
+    with stage.opened():
+        exact = reference(stage)
+        selection = Selection(stage, exact, most, kwargs.get("end", time.monotonic() + 60), lambda text: None)
+        return selection.run([Choice("the kernel", regions=(key,)), *kwargs.get("more", ())])
+
+
+def test_a_slow_kernel_is_not_kept_and_a_broken_option_says_why(subject):
+    chosen = selected(subject, Instead(0.02), more=[Choice("nonsense", {"no_such_option": True})])
+    slow, broken = chosen.tried
+    assert not slow.kept and slow.gain.high < 1.0 and slow.reason == "the model is not surely faster with it"
+    assert broken.reason.startswith("it fails: ") and "no_such_option" in broken.reason
+    assert chosen.way == Way()
+
+
+def test_a_kernel_whose_outputs_are_off_is_not_timed(subject):
+    (wrong,) = selected(subject, Instead(factor=1.01)).tried
+    assert wrong.gain is None and "more than 1.5 times that of torch.compile" in wrong.reason
+
+
+def test_what_surely_pays_is_kept_and_makes_its_alternatives_needless(subject, monkeypatch):
+    stage_seconds = iter(range(10**9))
+    monkeypatch.setattr(Stage, "seconds", lambda self, call: 1.0 + (next(stage_seconds) % 2 == 0))
+    kept = []
+
+    def in_favour(seconds, ways, **kwargs):
+        return [[2.0] * 5, [1.0] * 5]
+
+    monkeypatch.setattr("pytest_kernelllm.beside.whole.select.in_turns", in_favour)
+    chosen = selected(subject, Instead(), more=[Choice("needless", unless="the kernel")])
+    kept = [each.choice.name for each in chosen.tried if each.kept]
+    assert kept == ["the kernel"] and len(chosen.tried) == 1
+    assert chosen.way.regions == (region_of(subject).text.key,)
+
+
+def test_nothing_is_tried_after_the_end(subject):
+    chosen = selected(subject, Instead(), end=time.monotonic() - 1)
+    assert [each.reason for each in chosen.tried] == ["no time was left to try it"]
+
+
+def test_the_model_is_as_before(subject):
+    model = subject.model
+    stage = Stage(subject, {})
+    with stage.opened():
+        stage.run(stage.compiled(Way()))
+        assert model.calls > 0
+    assert model.calls == 0 and model._compiled_call_impl is None
+
+
+def test_errors_are_relative_to_float64(subject):
+    stage = Stage(subject, {})
+    with stage.opened():
+        exact = reference(stage)
+        assert exact.exact and len(exact.outputs) == 2 and exact.outputs[0].dtype is torch.float64
+        assert 0 < exact.error(floating(stage.run(None))) < 1e-6
+    outputs = tuple(each.float() for each in exact.outputs)
+    assert exact.error(outputs[:1]) == float("inf")
+    assert exact.error((outputs[0] * 1.5, outputs[1])) == pytest.approx(0.5)
+    assert exact.error((outputs[0] * float("nan"), outputs[1])) == float("inf")
+
+
+class Cache:
+    def __init__(self):
+        self.rows = [torch.zeros(4, 32)]
+
+
+class Remembers(nn.Module):
+    def __init__(self, only_float32=False):
+        super().__init__()
+        self.linear, self.only_float32 = nn.Linear(32, 32), only_float32
+
+    def forward(self, x, cache):
+        if self.only_float32 and x.dtype is not torch.float32:
+            raise TypeError("only float32")
+        cache.rows[0].copy_(self.linear(x))
+        return cache.rows[0] * 2
+
+
+@pytest.mark.parametrize("only_float32", [False, True])
+def test_caches_are_copied_for_float64_and_a_model_that_refuses_it_is_compared_with_itself(only_float32):
+    model, cache, x = Remembers(only_float32), Cache(), torch.randn(4, 32)
+    stage = Stage(Subject(model, lambda: model(x, cache=cache)), {})
+    with stage.opened():
+        exact = reference(stage)
+        assert exact.exact is not only_float32
+        assert exact.why.startswith("TypeError: only float32" if only_float32 else "")
+        assert bool(exact.why) is only_float32
+        assert cache.rows[0].dtype is torch.float32
+        assert exact.error(floating(stage.run(None))) < 1e-6
+
+
+def test_the_whole_way_ends_with_all_ways_timed(subject):
+    region = region_of(subject)
+    stage = Stage(subject, {region.text.key: Instead(0.02)})
+    said = []
+    terms = decide.Terms(time.monotonic() + 60, 60.0, False, False, said.append)
+    with stage.opened():
+        found = decide.decided(stage, {region.text.key: region.text.name}, terms)
+    assert [way.name for way in found.ways] == [EAGER, COMPILE, CHOSEN]
+    assert all(way.ms and way.error is not None for way in found.ways)
+    assert all(way.ratio.low <= way.ratio.value <= way.ratio.high for way in found.ways[:-1])
+    assert found.notes == ("max-autotune-no-cudagraphs is left out, as asked.",)
+    assert any(text.startswith("trying the kernel of ") for text in said)
+    assert region.text.key not in found.way.regions
+
+
+def test_torch_compile_as_people_run_it_is_taken_where_it_is_surely_faster(subject):
+    stage = Stage(subject, {})
+    ways = {name: WayAnswer(name, error=1e-7) for name in (EAGER, COMPILE, MAX_AUTOTUNE, CHOSEN)}
+    rounds = {EAGER: 3.0, COMPILE: 2.0, MAX_AUTOTUNE: 1.0, CHOSEN: 1.5}
+    timed = Compared(ways, {name: [seconds] * 9 for name, seconds in rounds.items()})
+    exact = Reference((), exact=True)
+    tried = (Tried(CUDA_GRAPHS, Ratio(1.2, 1.1, 1.3), kept=True),)
+    before = decide.Decision(Way(CUDA_GRAPHS.options), lambda: None, tried, timed.beside(CHOSEN), exact)
+    with stage.opened():
+        found = decide._never_slower(before, timed, stage, allowed=1e-6)
+        assert decide._never_slower(before, timed, stage, allowed=1e-8) == before, (
+            "not where it is less exact"
+        )
+    assert found.way.options == {"max_autotune": True, "coordinate_descent_tuning": True}
+    assert not found.tried[0].kept and "max-autotune" in found.tried[0].reason
+    assert [(way.name, way.ms, way.ratio.value if way.ratio else None) for way in found.ways] == [
+        (EAGER, 1500.0, 3.0),
+        (COMPILE, 1000.0, 2.0),
+        (MAX_AUTOTUNE, 500.0, 1.0),
+        (CHOSEN, 500.0, None),
+    ]
+
+
+def test_all_kernels_come_first_and_single_ones_last():
+    names = [each.name for each in choices({"a": "A_a", "b": "B_b"}, freeze=True)]
+    assert names[:2] == ["CUDA graphs", "2 kernels together"]
+    assert names[-3:] == [FREEZING.name, "the kernel of A_a", "the kernel of B_b"]
+    one = choices({"a": "A_a"}, freeze=False)
+    assert [each.name for each in one] == [
+        "CUDA graphs",
+        "the kernel of A_a",
+        *(each.name for each in COMPILER),
+    ]
+
+
+def test_a_median_has_an_interval():
+    slow, fast = [float(n) for n in range(100, 115)], [50.0] * 15
+    assert confident(slow, fast) == middle_half(slow, fast) == Ratio(2.14, 2.06, 2.22)
+    assert confident([2.0, 4.0, 6.0], [1.0] * 3) == Ratio(4.0, 2.0, 6.0)
+    wide = confident([float(n) for n in range(41)], [1.0] * 41)
+    assert (wide.low, wide.value, wide.high) == (13.0, 20.0, 27.0)
+
+
+def test_ways_take_turns_in_changing_order():
+    order = []
+
+    def seconds(way):
+        order.append(way)
+        return 1e-4
+
+    taken = in_turns(seconds, 3, rounds=6)
+    assert [len(each) for each in taken] == [6, 6, 6]
+    assert order[6:12] == [2, 1, 0, 0, 1, 2]

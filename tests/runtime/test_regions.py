@@ -1,0 +1,227 @@
+"""Captured graphs are cut into regions, which are written as modules and run by others, and compute the same."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from kernelllm_runtime.regions.backend import Backend, compiled, place
+from kernelllm_runtime.regions.cut import cut
+from kernelllm_runtime.regions.text import Layout, layout_of, written
+
+
+def captured(call, *args):
+    """The graph of a call, as Dynamo hands it to a backend, for as long as it may be looked at."""
+    seen = []
+
+    def backend(module, inputs):
+        seen.append([written(region) for region in cut(module).regions])
+        return module.forward
+
+    torch._dynamo.reset()
+    with torch.no_grad():
+        torch.compile(call, backend=backend, dynamic=False)(*args)
+    (texts,) = seen
+    return texts
+
+
+def module_of(text):
+    names = {"torch": torch}
+    exec(text.forward, names)
+    return type(text.name, (nn.Module,), {"forward": names["forward"]})().eval()
+
+
+def placed(call, *args):
+    """What a call returns with all its regions replaced by modules of their text, and what it returns as it is."""
+    counts = []
+
+    def backend(module, inputs):
+        texts = [written(region) for region in cut(module).regions]
+        counts.append(place(module, {text.key: module_of(text) for text in texts if text}))
+        return module.forward
+
+    torch._dynamo.reset()
+    with torch.no_grad():
+        expected = call(*args)
+        found = torch.compile(call, backend=backend, dynamic=False)(*args)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    return [key for keys in counts for key in keys]
+
+
+class Gated(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(16)
+        self.up = nn.Linear(16, 64)
+        self.down = nn.Linear(32, 16)
+
+    def forward(self, x):
+        left, right = self.up(self.norm(x)).chunk(2, -1)
+        return x + self.down(functional.silu(left) * right)
+
+
+class Layers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(Gated() for _ in range(3))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def test_regions_lie_between_library_operations_and_equal_ones_are_one():
+    texts = captured(Layers(), torch.randn(4, 16))
+    names = [text.name for text in texts]
+    first, gates, between, last = names[0], names[1], names[2], names[-1]
+    assert names == [first, gates, between, gates, between, gates, last]
+    assert len({first, gates, between, last}) == 4
+    joined = texts[2].forward
+    assert "x0 + x1" in joined and "layer_norm" in joined, "the sum and the next layer's norm are one region"
+    assert joined.splitlines()[-1].count("t") >= 3, "both are read later"
+    assert placed(Layers(), torch.randn(4, 16)) == [name.rpartition("_")[2] for name in names]
+
+
+def test_keys_tell_dtypes_sizes_and_the_order_of_memory_apart():
+    def call(x, y):
+        return functional.linear(torch.relu(x) + 1, y)
+
+    y = torch.randn(8, 8)
+    (plain,) = captured(call, torch.randn(8, 8), y)
+    (larger,) = captured(call, torch.randn(16, 8), y)
+    (turned,) = captured(call, torch.randn(8, 8).t(), y)
+    (half,) = captured(call, torch.randn(8, 8).half(), y.half())
+    (again,) = captured(call, torch.randn(8, 8), y)
+    assert len({each.key for each in (plain, larger, turned, half)}) == 4
+    assert again == plain
+    assert turned.inputs[0].order == (1, 0) and ".permute(1, 0)" in turned.forward
+
+
+def turned_around(x, weight):
+    heads = functional.linear(x, weight).view(2, 3, 4, 4).transpose(1, 2)
+    rotated = torch.cat((-heads[..., 2:], heads[..., :2]), -1) * 0.5 + heads
+    largest, where = rotated.max(-1)
+    variance, mean = torch.var_mean(rotated, -1)
+    return rotated @ rotated.transpose(-1, -2), largest, where, (mean * variance).transpose(1, 2)
+
+
+def changed_in_place(x, weight):
+    table = torch.zeros(4, 3)
+    before = table * 2
+    table[1:3] = functional.linear(x, weight) + 1
+    after = table.relu() - before
+    return functional.linear(after, weight.t()), table.sum() + 1
+
+
+def drawn_and_sorted(x, weight):
+    top, where = (functional.linear(x, weight) * 3).topk(2)
+    return torch.softmax(top, -1).exp(), where + 1, functional.embedding(where, weight) * 2
+
+
+def with_odd_strides(x, weight):
+    wide = functional.linear(x, weight)[:, None].expand(2, 5, 3)
+    return wide.cos() + 1, x.unsqueeze(0).transpose(0, 1).contiguous().sin()
+
+
+def two_states(x, weight):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return functional.linear(x.relu() + 1, weight).sin() + 1
+
+
+@pytest.mark.parametrize(
+    ("call", "shapes", "least"),
+    [
+        (turned_around, ((2, 3, 16), (16, 16)), 1),
+        (changed_in_place, ((2, 5), (3, 5)), 1),
+        (drawn_and_sorted, ((4, 5), (3, 5)), 3),
+        (with_odd_strides, ((2, 5), (3, 5)), 1),
+    ],
+)
+def test_what_is_replaced_computes_the_same(call, shapes, least):
+    torch.manual_seed(0)
+    assert len(placed(call, *(torch.randn(shape) for shape in shapes))) >= least
+
+
+def test_nothing_is_cut_under_autocast():
+    assert captured(two_states, torch.randn(2, 5), torch.randn(3, 5)) == []
+
+
+def test_what_draws_random_numbers_stays_in_the_graph():
+    def call(x):
+        return functional.dropout(x.relu() + 1, training=True) * 2
+
+    texts = captured(call, torch.randn(4, 4))
+    assert all("dropout" not in text.forward for text in texts)
+
+
+def test_a_layout_is_that_of_memory_without_gaps():
+    assert layout_of(torch.empty(2, 3, 4)) == Layout(torch.float32, (2, 3, 4), (0, 1, 2))
+    turned = layout_of(torch.empty(2, 3, 4).permute(2, 0, 1))
+    assert turned.order == (1, 2, 0) and turned.stored == (2, 3, 4) and turned.permuted
+    given = torch.empty(2, 3, 4).permute(2, 0, 1)
+    assert given.permute(turned.order).is_contiguous()
+    assert given.permute(turned.order).permute(turned.back).stride() == given.stride()
+    assert layout_of(torch.empty(4, 6)[:, :3]) is None
+    assert layout_of(torch.empty(3, 1).expand(3, 4)) is None
+
+
+def test_other_shapes_and_gradients_run_without_kernels():
+    torch._dynamo.reset()
+    model, x = Layers().eval(), torch.randn(4, 16)
+    classes = {text.key: type(module_of(text)) for text in captured(model, x)}
+    with torch.no_grad():
+        expected = model(x)
+    called = []
+    for cls in classes.values():
+        cls.forward = _noting(called, cls.forward)
+    compiled(model, classes, {})
+    with torch.no_grad():
+        torch.testing.assert_close(model(x), expected)
+        assert len(called) == 7
+        torch.testing.assert_close(model(x[:3]), expected[:3])
+    loss = model(x).sum()
+    loss.backward()
+    assert len(called) == 7, "no other call ran a region's module"
+
+
+def _noting(called, forward):
+    def noted(self, *args):
+        called.append(type(self).__name__)
+        return forward(self, *args)
+
+    return noted
+
+
+def test_a_kernel_with_other_strides_is_laid_out_as_the_original():
+    def call(x, weight):
+        return functional.linear(x, weight).t().exp() + 1
+
+    x, weight = torch.randn(4, 5), torch.randn(3, 5)
+    (text,) = captured(call, x, weight)
+
+    class Other(nn.Module):
+        def forward(self, x0):
+            return (x0.t().exp() + 1).contiguous()
+
+    def backend(module, inputs):
+        assert place(module, {text.key: Other()}) == [text.key]
+        return module.forward
+
+    torch._dynamo.reset()
+    with torch.no_grad():
+        expected = call(x, weight)
+        found = torch.compile(call, backend=backend, dynamic=False)(x, weight)
+    assert found.stride() == expected.stride() == (1, 3)
+    torch.testing.assert_close(found, expected)
+
+
+def test_the_backend_counts_what_it_placed():
+    torch._dynamo.reset()
+    model, x = Layers().eval(), torch.randn(4, 16)
+    modules = {text.key: module_of(text) for text in captured(model, x)}
+    backend = Backend(modules, {})
+    with torch.no_grad():
+        expected = model(x)
+        torch.testing.assert_close(torch.compile(model, backend=backend, dynamic=False)(x), expected)
+    assert sorted(backend.placed.values()) == [1, 1, 2, 3]
