@@ -16,6 +16,7 @@ from kernelllm_runtime.generated import define
 from kernelllm_runtime.leaves import all_leaves
 from kernelllm_runtime.methods import overridden
 from kernelllm_runtime.parameters import VARIADIC, passed
+from kernelllm_runtime.returned import class_named
 from kernelllm_runtime.second_order import first_order_only
 from kernelllm_runtime.targets import Domain
 
@@ -105,7 +106,9 @@ class Scope:
         """
         if self._run is None:
             run = _positional(self.kernel, self.signature, self.names, self.taken)
-            self._run = first_order_only(run) if any(each.grad for each in self.domains) else run
+            run = first_order_only(run) if any(each.grad for each in self.domains) else run
+            name = next((each.returns for each in self.domains if each.returns), "")
+            self._run = _returning(run, class_named(name)) if name else run
         return self._run
 
 
@@ -134,6 +137,16 @@ def _positional(
     handed = ", ".join(("kernelllm_self", *map(passed, theirs)))
     text = f"def run({accepted}):\n    return kernelllm_kernel({handed})"
     return define("run", text, {"kernelllm_kernel": kernel.forward})
+
+
+def _returning(run: Callable[..., Any], cls: type) -> Callable[..., Any]:
+    """``run`` with an instance of a dataclass in place of the dict of its fields."""
+
+    def run_returning(*values: Any) -> Any:
+        found = run(*values)
+        return cls(**found) if type(found) is dict else found
+
+    return run_returning
 
 
 def device_type() -> str:

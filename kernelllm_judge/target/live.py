@@ -24,9 +24,9 @@ from kernelllm_judge.target.cases import Described, Sizes, described, layout, us
 from kernelllm_judge.target.errors import TargetError, in_one_line
 from kernelllm_judge.target.importing import marked_class
 from kernelllm_judge.target.precision import precision_pins
-from kernelllm_judge.target.reach import dims_within_32_bits, output_elements
+from kernelllm_judge.target.reach import dims_within_32_bits, output_elements, without_data
 from kernelllm_judge.target.state import recording, state
-from kernelllm_judge.target.trial import try_original
+from kernelllm_judge.target.trial import dataclass_returned, try_original
 from kernelllm_judge.target.unread import check_unread
 from kernelllm_judge.target.varying import Maker, Varying, varying
 from kernelllm_judge.target.work import trial_sizes
@@ -94,8 +94,8 @@ class LiveTarget:
         Raises:
             TargetError: the user's constructor fails.
         """
-        module = self._construct()
-        return build.finished(module, case.dtype, device, self.options.training)
+        module = build.finished(self._construct(), case.dtype, device, self.options.training)
+        return build.returning_fields(module) if case.domain.returns else module
 
     def inputs(
         self, case: Case, seed: int, sizes: Mapping[str, int] | None = None, device: str = "cpu"
@@ -268,6 +268,7 @@ def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
     module = build.finished(module, tried, "cpu", options.training)
     ran: set[CodeType] = set()
     settings: dict[str, dict[str, str]] = {}
+    shown: list[Any] = []
     for case in sorted(cases, key=lambda each: each.dtype != tried):
         module = build.finished(module, case.dtype, "cpu", options.training)
         with live._in_stage(RUNNING):
@@ -282,14 +283,16 @@ def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
                     check_unread(other, options.unread, case, call, where)
                 if sizes is not None:
                     make = partial(live.inputs, case, 0)
-                    try_original(module, sizes, make, live.bind, watched, where)
+                    shown.append(try_original(module, sizes, make, live.bind, watched, where))
     # Frees its parameters before others are made; without data they are cast at once.
     meta = build.finished(module.to("meta"), tried, "meta", options.training)
     # Of another one: calling a module may change it.
     fresh = live._construct()
     pins = state(fresh.train(options.training), held[tried], ran, where)
     with live._in_stage(RUNNING):
-        pinned = [_pinned(case, {**pins, **settings[case.name]}) for case in live.cases]
+        shown = shown or [without_data(meta, case, case.sizes) for case in live.cases]
+        returns = dataclass_returned(shown, where)
+        pinned = [_pinned(case, {**pins, **settings[case.name]}, returns) for case in live.cases]
         return replace(live, cases=tuple(_within_reach(meta, case) for case in pinned))
 
 
@@ -311,8 +314,8 @@ def _varying(live: LiveTarget, make: Maker, dtype: str | None) -> Varying:
         return varying(make, shown, drawn, live.bind, module)
 
 
-def _pinned(case: Case, pins: Mapping[str, str]) -> Case:
-    domain = replace(case.domain, attributes={**case.domain.attributes, **pins})
+def _pinned(case: Case, pins: Mapping[str, str], returns: str) -> Case:
+    domain = replace(case.domain, attributes={**case.domain.attributes, **pins}, returns=returns)
     return replace(case, domain=domain)
 
 
