@@ -15,9 +15,10 @@ from kernelllm_judge.core.syntax import snake_case
 from kernelllm_judge.core.targets import TensorSpec
 from kernelllm_judge.target.attributes import dtype_name, is_scalar
 from kernelllm_judge.target.build import original_forward
-from kernelllm_judge.target.cases import Ranges, Sizes
+from kernelllm_judge.target.cases import Described, Ranges, Sizes
 from kernelllm_judge.target.varying import Axes, free_dims, leading_axes, runs_without_data
 from kernelllm_judge.target.work import empty_tensors
+from kernelllm_runtime.leaves import all_leaves, leaves
 from pytest_kernelllm.beside.ranking.construction import Constructions
 from pytest_kernelllm.beside.ranking.expressions import Imports, Inexpressible, expression
 from pytest_kernelllm.beside.ranking.rows import Group
@@ -36,6 +37,8 @@ class Marker:
     init: Mapping[str, Any] | None = None
     """Arguments of the constructor; None if the module is taken from the factory's model."""
     factory: Factory | None = None
+    left_out: tuple[str, ...] = ()
+    """What the run passed and the marker does not, because no source can write it; kernels run in calls without it."""
     reason: str = ""
     """Why it cannot be marked; the rest is empty then."""
 
@@ -48,13 +51,13 @@ def marker_for(group: Group, constructions: Constructions, factory: Factory | No
     """
     cls = type(group.module)
     try:
-        inputs = _inputs(group)
+        inputs, left_out = _inputs(group)
         Imports().name(cls)
         init = constructions.arguments(group.module)
         if init is not None:
             try:
                 expression(dict(init), Imports())
-                return Marker(group, inputs, init)
+                return Marker(group, inputs, init, left_out=left_out)
             except Inexpressible as error:
                 why = f"its constructor takes {error}"
         else:
@@ -64,14 +67,16 @@ def marker_for(group: Group, constructions: Constructions, factory: Factory | No
         Imports().name(factory)
     except Inexpressible as error:
         return Marker(group, reason=str(error))
-    return Marker(group, inputs, None, factory)
+    return Marker(group, inputs, None, factory, left_out)
 
 
-def _inputs(group: Group) -> dict[str, Any]:
-    """The arguments of ``forward`` by parameter, without those at their defaults.
+def _inputs(group: Group) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The arguments of ``forward`` by parameter, without those at their defaults; and what a marker leaves out.
+
+    Left out is what no domain can hold, such as a cache of keys and values, if the module runs without it.
 
     Raises:
-        Inexpressible: one of them is neither a tensor nor a plain value.
+        Inexpressible: what is passed or returned can be no part of a domain.
     """
     signature = inspect.signature(original_forward(type(group.module)))
     try:
@@ -79,29 +84,57 @@ def _inputs(group: Group) -> dict[str, Any]:
     except TypeError:
         raise Inexpressible("its arguments do not fit the signature of forward") from None
     given: dict[str, Any] = {}
+    left_out: list[str] = []
+    odd: list[str] = []
     for name, value in list(bound.items())[1:]:
         parameter = signature.parameters[name]
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            stars = "*" if parameter.kind == parameter.VAR_POSITIONAL else "**"
-            raise Inexpressible(f"its arguments go into {stars}{name}")
         if is_scalar(value) and type(value) is type(parameter.default) and value == parameter.default:
             continue
-        if not (isinstance(value, Shape) or is_scalar(value)):
-            what = value.__qualname__ if isinstance(value, type) else type(value).__name__
-            raise Inexpressible(f"its argument `{name}` is a {what}")
-        given[name] = value
-    if not any(isinstance(value, Shape) for value in given.values()):
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            raise Inexpressible(f"its arguments go into *{name}")
+        if parameter.kind is parameter.VAR_KEYWORD:
+            left_out += [f"`{each}`, which goes into **{name}" for each in value]
+            odd += [f"its argument `{each}` goes into **{name}" for each in value]
+        elif _judged(value):
+            given[name] = value
+        elif parameter.default is parameter.empty:
+            raise Inexpressible(f"its argument `{name}` {_kind(value)}")
+        else:
+            left_out.append(f"`{name}`, which {_kind(value)}")
+            odd.append(f"its argument `{name}` {_kind(value)}")
+    if not any(isinstance(leaf, Shape) for leaf in all_leaves(given.values())):
         raise Inexpressible("it is called without a tensor")
-    if (odd := _odd(group.returned)) is not None:
-        raise Inexpressible(f"it returns a {odd.__qualname__}")
-    return given
+    if left_out and not runs_without_data(group.module, empty_tensors(_specs(given))):
+        raise Inexpressible(odd[0])
+    if (found := _odd(group.returned)) is not None:
+        raise Inexpressible(f"it returns {_a(found.__qualname__)}")
+    return given, tuple(left_out)
+
+
+def _judged(value: Any) -> bool:
+    """Whether an argument is what a domain holds: a tensor, a plain value, or a tuple of these."""
+    leaves = all_leaves([value])
+    return all(isinstance(leaf, Shape) or is_scalar(leaf) for leaf in leaves)
+
+
+def _kind(value: Any) -> str:
+    odd = next((x for x in all_leaves([value]) if not (isinstance(x, Shape) or is_scalar(x))), None)
+    kind = odd if isinstance(odd, type) else type(odd)
+    return f"{'holds' if type(value) is tuple and value else 'is'} {_a(kind.__qualname__)}"
+
+
+def _a(noun: str) -> str:
+    return f"{'an' if noun[0] in 'AEIOUaeiou' else 'a'} {noun}"
 
 
 def _odd(returned: Any) -> type | None:
-    """The type of the first thing that is neither a tensor nor a plain value."""
-    if isinstance(returned, tuple):
-        return next((odd for each in returned if (odd := _odd(each))), None)
-    return returned if isinstance(returned, type) else None
+    """The type of the first thing that is neither a tensor nor None, in what a module returns."""
+    if isinstance(returned, tuple | list | dict):
+        parts = returned.values() if isinstance(returned, dict) else returned
+        return next((odd for each in parts if (odd := _odd(each))), None)
+    if returned is None or isinstance(returned, Shape):
+        return None
+    return returned if isinstance(returned, type) else type(returned)
 
 
 def markers_file(title: str, markers: Sequence[Marker]) -> str:
@@ -205,7 +238,7 @@ class _Writer:
 
 def _free(marker: Marker) -> tuple[Axes, Ranges]:
     """The axes that may vary, and in which ranges: as far as the module runs without data."""
-    shown = {name: _spec(value) for name, value in marker.inputs.items()}
+    shown = _specs(marker.inputs)
     axes = leading_axes(shown)
 
     def runs(sizes: Sizes) -> bool:
@@ -215,20 +248,30 @@ def _free(marker: Marker) -> tuple[Axes, Ranges]:
     return axes.only(ranges), ranges
 
 
-def _spec(value: Any) -> Any:
-    return TensorSpec(dtype_name(value.dtype), value.sizes) if isinstance(value, Shape) else value
+def _specs(inputs: Mapping[str, Any]) -> Described:
+    """The arguments by leaf."""
+    every = [leaf for name, value in inputs.items() for leaf in leaves(name, value)]
+    return {name: TensorSpec(dtype_name(x.dtype), x.sizes) if isinstance(x, Shape) else x for name, x in every}
 
 
 def _function(name: str, marker: Marker, axes: Axes) -> str:
     parameters = ", ".join(f"{dim}: int = {size}" for dim, size in axes.sizes.items())
     names = {dim: dim for dim in axes.sizes}
-    drawn = {
-        argument: _drawn(value, ", ".join(map(str, axes.shape(argument, _spec(value), names))), marker)
-        if isinstance(value, Shape)
-        else repr(value)
-        for argument, value in marker.inputs.items()
-    }
-    if len(drawn) == 1 and next(iter(drawn)) == _first_parameter(type(marker.group.module)):
+    specs = _specs(marker.inputs)
+
+    def text(leaf: str, value: Any) -> str:
+        if type(value) is tuple and value:
+            parts = [text(f"{leaf}[{index}]", part) for index, part in enumerate(value)]
+            return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+        if not isinstance(value, Shape):
+            return repr(value)
+        spec = specs[leaf]
+        assert isinstance(spec, TensorSpec)  # as the value is a tensor
+        return _drawn(value, ", ".join(map(str, axes.shape(leaf, spec, names))), marker)
+
+    drawn = {argument: text(argument, value) for argument, value in marker.inputs.items()}
+    alone = len(drawn) == 1 and next(iter(drawn)) == _first_parameter(type(marker.group.module))
+    if alone and isinstance(next(iter(marker.inputs.values())), Shape):
         returned = next(iter(drawn.values()))
     else:
         returned = "{" + ", ".join(f"{argument!r}: {text}" for argument, text in drawn.items()) + "}"
@@ -262,7 +305,8 @@ def _dtype(marker: Marker) -> str:
     """The floating dtype of the module and of its inputs; empty if there are several, or one that cannot be judged."""
     held = [*marker.group.module.parameters(), *marker.group.module.buffers()]
     kinds = {tensor.dtype for tensor in held if tensor.is_floating_point()}
-    kinds |= {v.dtype for v in marker.inputs.values() if isinstance(v, Shape) and v.dtype.is_floating_point}
+    given = [leaf for leaf in all_leaves(marker.inputs.values()) if isinstance(leaf, Shape)]
+    kinds |= {each.dtype for each in given if each.dtype.is_floating_point}
     known = (torch.float32, torch.float16, torch.bfloat16)
     return dtype_name(kinds.pop()) if len(kinds) == 1 and kinds <= set(known) else ""
 

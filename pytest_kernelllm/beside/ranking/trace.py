@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from kernelllm_judge.core.dispatch_mode import DispatchMode
+from kernelllm_runtime.returned import fields_of
 from pytest_kernelllm.beside.ranking.operations import Operation, Region, attention, operation
 
 
@@ -24,7 +25,7 @@ class Arguments:
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    """Tensors are replaced by a ``Shape``, plain values stay, anything else is its type."""
+    """Tensors are replaced by a ``Shape``, plain values and tuples, lists and dicts stay, anything else is its type."""
 
     @property
     def form(self) -> str:
@@ -219,8 +220,9 @@ def _shown(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if type(value) in (tuple, list):
-        return tuple(map(_shown, value))
-    return type(value)
+        return type(value)(map(_shown, value))
+    held = value if type(value) is dict else fields_of(value)
+    return type(value) if held is None else {name: _shown(each) for name, each in held.items()}
 
 
 def _below(value: torch.Tensor) -> int | None:
