@@ -217,8 +217,12 @@ def _together(before: Options, added: Options, cls: type) -> Options:
     """Adds one marker's ways to build a class to those of an earlier one in its file; one of the same line replaces them."""
     if added.line in {way.line for way in before.ways.values()}:
         return added  # the file, or a cell of a notebook, runs again
-    if other := next((each for each in _OF_THE_TARGET if getattr(before, each) != getattr(added, each)), None):
-        raise TypeError(f"triton_candidate: the markers of {cls.__qualname__} differ in `{other}`; write it in both.")
+    if other := next(
+        (each for each in _OF_THE_TARGET if getattr(before, each) != getattr(added, each)), None
+    ):
+        raise TypeError(
+            f"triton_candidate: the markers of {cls.__qualname__} differ in `{other}`; write it in both."
+        )
     ways: dict[str, Options] = {}
     every = [(name, way) for each in (before, added) for name, way in each.ways.items()]
     for name, way in sorted(every, key=lambda pair: pair[1].line):

@@ -250,8 +250,12 @@ def live_class(
 
 def _together(live: LiveTarget, ways: Sequence[LiveTarget], where: str) -> LiveTarget:
     """Returns a target with the cases of all ways to build it."""
-    if several := {each.domain.returns for way in ways for each in way.cases} - {ways[0].cases[0].domain.returns}:
-        raise TargetError(f"{where}: forward returns a {several.pop() or 'plain structure'} in some cases only.")
+    if several := {each.domain.returns for way in ways for each in way.cases} - {
+        ways[0].cases[0].domain.returns
+    }:
+        raise TargetError(
+            f"{where}: forward returns a {several.pop() or 'plain structure'} in some cases only."
+        )
     return replace(
         live,
         cases=tuple(case for way in ways for case in way.cases),

@@ -69,7 +69,9 @@ def dataclass_returned(shown: Sequence[Any], where: str) -> str:
     names = {class_name(each) for each in shown}
     if len(names) > 1:
         kinds = sorted(name.rpartition(":")[2] or "something else" for name in names)
-        raise TargetError(f"{where}: forward returns {' or '.join(kinds)}; mark the calls in files of their own.")
+        raise TargetError(
+            f"{where}: forward returns {' or '.join(kinds)}; mark the calls in files of their own."
+        )
     for each in shown:
         fields = fields_of(each)
         if fields is None:
@@ -81,7 +83,9 @@ def dataclass_returned(shown: Sequence[Any], where: str) -> str:
         else:
             why = ""
         if again is None or list(again) != list(fields):
-            raise TargetError(f"{where}: the {type(each).__name__} that forward returns cannot be made from its fields{why}.")
+            raise TargetError(
+                f"{where}: the {type(each).__name__} that forward returns cannot be made from its fields{why}."
+            )
     return names.pop() if names else ""
 
 
