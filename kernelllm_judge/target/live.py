@@ -32,6 +32,7 @@ from kernelllm_judge.target.varying import Maker, Varying, varying
 from kernelllm_judge.target.work import trial_sizes
 from kernelllm_runtime.leaves import leaves
 from kernelllm_runtime.marker import Options
+from kernelllm_runtime.parameters import keywords
 
 __all__ = ["Call", "LiveTarget", "TargetError", "load_target"]
 
@@ -134,8 +135,10 @@ class LiveTarget:
     def bind(self, call: Call) -> dict[str, Any]:
         """Returns the passed arguments by parameter name of ``forward``, and what a tuple holds as ``x[0]``, ``x[1]``, …
 
+        What goes into ``**kwargs`` has its own name.
+
         Raises:
-            TargetError: they do not fit the signature, or go into ``*args`` or ``**kwargs``.
+            TargetError: they do not fit the signature, or go into ``*args``.
         """
         shown = f"forward{self.signature}"
         try:
@@ -144,11 +147,13 @@ class LiveTarget:
             raise TargetError(f"{self._where}: its inputs do not fit {shown}: {error}.") from None
         for name in arguments:
             parameter = self.signature.parameters[name]
-            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            if parameter.kind is parameter.VAR_POSITIONAL:
                 raise TargetError(
                     f"{self._where}: its inputs go into {parameter} of {shown}; name the parameters."
                 )
-        return dict(leaf for name, value in arguments.items() for leaf in leaves(name, value))
+        further = arguments.pop(keywords(self.signature), {})
+        named = {**arguments, **further}
+        return dict(leaf for name, value in named.items() for leaf in leaves(name, value))
 
     @property
     def _where(self) -> str:

@@ -178,6 +178,12 @@ class _Writer:
             factory = self._imports.name(marker.factory)
             text = f"def {function}():\n    return {factory}()[0].get_submodule({path!r})"
             return [text], [f"init={function}"]
+        if cast := _cast(marker):
+            function = self._free(f"{snake_case(name)}_module")
+            given = ", ".join(
+                f"{key}={expression(value, self._imports)}" for key, value in marker.init.items()
+            )
+            return [f"def {function}():\n    return {name}({given}).to({cast})"], [f"init={function}"]
         if not marker.init:
             return [], []
         text = expression(dict(marker.init), self._imports)
@@ -219,6 +225,9 @@ def _function(name: str, marker: Marker, axes: Axes) -> str:
         if type(value) is tuple and value:
             parts = [text(f"{leaf}[{index}]", part) for index, part in enumerate(value)]
             return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+        if type(value) is dict:
+            entries = (f"{key!r}: {text(f'{leaf}[{key!r}]', part)}" for key, part in value.items())
+            return f"{{{', '.join(entries)}}}"
         if not isinstance(value, Shape):
             return repr(value)
         spec = described[leaf]
@@ -251,18 +260,28 @@ def _drawn(value: Shape, shape: str, marker: Marker) -> str:
 
 
 def _bounds(value: Shape, marker: Marker) -> tuple[int, int]:
-    """The bounds of random integers: those of the run, or where it had no data, up to a module's rows or the largest size."""
+    """The bounds of random integers: those of the run; where it had no data, every weight has so many rows, or an input."""
     if value.range is not None:
         low, below = value.range
         return min(low, 0), max(below, 2)
-    table = next((p for p in marker.group.module.parameters() if p.dim() == 2), None)
-    return 0, len(table) if table is not None else max((2, *value.sizes))
+    rows = [len(each) for each in marker.group.module.parameters() if each.dim() >= 2]
+    return 0, max(2, min(rows) if rows else max(value.sizes, default=2))
+
+
+def _cast(marker: Marker) -> torch.dtype | None:
+    """The dtype to which a module is cast that is called with inputs of others; None where none is needed."""
+    kinds = _held(marker)
+    return kinds.pop() if not _dtype(marker) and len(kinds) == 1 and torch.float32 not in kinds else None
+
+
+def _held(marker: Marker) -> set[torch.dtype]:
+    tensors = [*marker.group.module.parameters(), *marker.group.module.buffers()]
+    return {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
 
 
 def _dtype(marker: Marker) -> str:
     """The floating dtype of the module and of its inputs; empty if there are several, or one that cannot be judged."""
-    held = [*marker.group.module.parameters(), *marker.group.module.buffers()]
-    kinds = {tensor.dtype for tensor in held if tensor.is_floating_point()}
+    kinds = _held(marker)
     given = [leaf for leaf in all_leaves(marker.inputs.values()) if isinstance(leaf, Shape)]
     kinds |= {each.dtype for each in given if each.dtype.is_floating_point}
     known = (torch.float32, torch.float16, torch.bfloat16)

@@ -14,6 +14,7 @@ from kernelllm_judge.target.cases import Described
 from kernelllm_judge.target.varying import runs_without_data
 from kernelllm_judge.target.work import empty_tensors
 from kernelllm_runtime.leaves import all_leaves, leaves
+from kernelllm_runtime.parameters import keywords
 from pytest_kernelllm.beside.ranking.construction import Constructions
 from pytest_kernelllm.beside.ranking.expressions import Imports, Inexpressible, expression
 from pytest_kernelllm.beside.ranking.rows import Group
@@ -81,18 +82,17 @@ def _inputs(group: Group) -> tuple[dict[str, Any], tuple[str, ...]]:
     given: dict[str, Any] = {}
     left_out: list[str] = []
     odd: list[str] = []
-    for name, value in list(bound.items())[1:]:
-        parameter = signature.parameters[name]
+    own = dict(list(bound.items())[1:])
+    further = own.pop(keywords(signature), {})
+    for name, value in {**own, **further}.items():
+        parameter = signature.parameters[name if name in own else keywords(signature)]
         if is_scalar(value) and type(value) is type(parameter.default) and value == parameter.default:
             continue
         if parameter.kind is parameter.VAR_POSITIONAL:
             raise Inexpressible(f"its arguments go into *{name}")
-        if parameter.kind is parameter.VAR_KEYWORD:
-            left_out += [f"`{each}`, which goes into **{name}" for each in value]
-            odd += [f"its argument `{each}` goes into **{name}" for each in value]
-        elif _judged(value):
+        if _judged(value):
             given[name] = value
-        elif parameter.default is parameter.empty:
+        elif parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD:
             raise Inexpressible(f"its argument `{name}` {_kind(value)}")
         else:
             left_out.append(f"`{name}`, which {_kind(value)}")
@@ -107,7 +107,7 @@ def _inputs(group: Group) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 
 def _judged(value: Any) -> bool:
-    """Whether an argument is what a domain holds: a tensor, a plain value, or a tuple of these."""
+    """Whether an argument is what a domain holds: a tensor, a plain value, or a tuple or dict of these."""
     leaves = all_leaves([value])
     return all(isinstance(leaf, Shape) or is_scalar(leaf) for leaf in leaves)
 
@@ -115,7 +115,7 @@ def _judged(value: Any) -> bool:
 def _kind(value: Any) -> str:
     odd = next((x for x in all_leaves([value]) if not (isinstance(x, Shape) or is_scalar(x))), None)
     kind = odd if isinstance(odd, type) else type(odd)
-    return f"{'holds' if type(value) is tuple and value else 'is'} {_a(kind.__qualname__)}"
+    return f"{'is' if all_leaves([value]) == [value] else 'holds'} {_a(kind.__qualname__)}"
 
 
 def _a(noun: str) -> str:
