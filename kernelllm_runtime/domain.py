@@ -26,18 +26,9 @@ ORDERED = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 """Modules whose parts may be gone through in order."""
 
 
-def misfit(domain: Domain, module: nn.Module, device_type: str = "cuda") -> str | None:
-    """Returns why no call of this module in its present state is in a domain; None if some may be.
-
-    It asks what ``matches`` asks of the module.
-    """
-    devices: dict[torch.device, str] = {}
-    return (
-        _structure(domain, module)
-        or _attributes(domain, module, {}, devices)
-        or _pins(domain, module)
-        or (_devices(devices, device_type) if devices else None)
-    )
+def misfit(domain: Domain, module: nn.Module) -> str | None:
+    """Returns why no call of this module in its present state is in a domain, on whichever device; None if some may be."""
+    return _structure(domain, module) or _attributes(domain, module, {}, {}) or _pins(domain, module)
 
 
 def matches(

@@ -199,6 +199,10 @@ def _way(given: Way) -> dict[str, Any]:
 
 
 def _checked(cases: Mapping[str, Way] | None) -> Mapping[str, Way]:
+    if cases is not None and not isinstance(cases, Mapping):
+        raise TypeError(
+            f"triton_candidate: `cases` must be a mapping of names to dicts of arguments, not {cases!r}."
+        )
     for name, way in (cases or {}).items():
         if not (isinstance(name, str) and name and isinstance(way, Mapping)):
             raise TypeError("triton_candidate: `cases` must be a mapping of names to dicts of arguments.")

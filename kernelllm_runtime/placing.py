@@ -122,7 +122,7 @@ def fitting(kernels: Iterable[TextKernel], module: nn.Module) -> TextKernel | st
     misfits: list[str] = []
     for kernel in kernels:
         try:
-            reasons = [misfit(domain, module, device_type()) for domain in kernel.domains]
+            reasons = [misfit(domain, module) for domain in kernel.domains]
         except Unavailable as unavailable:
             return str(unavailable)
         if None in reasons:
