@@ -149,7 +149,8 @@ class _Writer:
             options = [f"cases={{{', '.join(cases)}}}"]
         options += [f"dtypes=({dtype!r},)"] if dtype else []
         comments = [_comment(_where(marker.group)) for marker in markers]
-        comments += map(_comment, dict.fromkeys(filter(None, map(_left_out, markers))))
+        left_out = dict.fromkeys(marker.left_out for marker in markers if marker.left_out)
+        comments += [_comment(f"{each[0].upper()}{each[1:]}.") for each in left_out]
         call = "triton_candidate(\n    " + f"{name},\n    " + ",\n    ".join(options) + ",\n)"
         return "\n\n".join([*functions, "\n".join([*comments, call])])
 
@@ -209,11 +210,6 @@ def _named(way: _Way) -> str:
 
 def _names_rows(value: Any) -> bool:
     return isinstance(value, Shape) and not value.dtype.is_floating_point and value.dtype is not torch.bool
-
-
-def _left_out(marker: Marker) -> str:
-    what = " and ".join(marker.left_out)
-    return what and f"Called without {what}: kernels run in such calls only."
 
 
 def _function(name: str, marker: Marker, axes: Axes) -> str:

@@ -33,8 +33,8 @@ class Marker:
     init: Mapping[str, Any] | None = None
     """Arguments of the constructor; None if the module is taken from the factory's model."""
     factory: Factory | None = None
-    left_out: tuple[str, ...] = ()
-    """What the run passed and the marker does not, because no source can write it; kernels run in calls without it."""
+    left_out: str = ""
+    """What the run passed and the marker does not, because no domain can hold it, and what follows from that."""
     reason: str = ""
     """Why it cannot be marked; the rest is empty then."""
 
@@ -66,8 +66,8 @@ def marker_for(group: Group, constructions: Constructions, factory: Factory | No
     return Marker(group, inputs, None, factory, left_out)
 
 
-def _inputs(group: Group) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The arguments of ``forward`` by parameter, without those at their defaults; and what a marker leaves out.
+def _inputs(group: Group) -> tuple[dict[str, Any], str]:
+    """The arguments of ``forward`` by parameter, without those at their defaults; and ``Marker.left_out``.
 
     Left out is what no domain can hold, such as a cache of keys and values, if the module runs without it.
 
@@ -103,7 +103,11 @@ def _inputs(group: Group) -> tuple[dict[str, Any], tuple[str, ...]]:
         raise Inexpressible(odd[0])
     if (found := _odd(group.returned)) is not None:
         raise Inexpressible(f"it returns {_a(found.__qualname__)}")
-    return given, tuple(left_out)
+    what = " and ".join(left_out)
+    return (
+        given,
+        what and f"its marker leaves out {what}, so kernels will not run in calls like the example's",
+    )
 
 
 def _judged(value: Any) -> bool:

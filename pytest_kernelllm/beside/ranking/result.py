@@ -54,7 +54,7 @@ class RankedModule:
     gain: Ratio | None = None
     """That kernel's measured speedup over eager at its marker's sizes."""
     reason: str = ""
-    """Why the store's kernels for its class do not count, or why it cannot be marked."""
+    """Why the store's kernels for its class do not count, why it cannot be marked, or what its marker leaves out."""
     marker: bool = False
     """Whether a marker can be written for it."""
 
