@@ -207,8 +207,8 @@ class _Recorder(DispatchMode):
 
     def _shown(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            held = self._integers.value(value) if self._integers else value
-            return Shape(value.dtype, tuple(value.shape), _range(held))
+            known = self._integers.value(value) if self._integers else value
+            return Shape(value.dtype, tuple(value.shape), _range(known))
         if value is None or isinstance(value, bool | int | float | str):
             return value
         if type(value) in (tuple, list):
