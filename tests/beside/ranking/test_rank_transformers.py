@@ -187,7 +187,9 @@ def test_written_markers_are_targets_with_the_sizes_of_the_run(project):
             assert case.domain.inputs["position_embeddings[0]"].shape[-1] == 8
             assert case.domain.inputs["position_ids"].dtype == "int64"
     text = " ".join((project / "markers_of_rank.py").read_text().replace("\n#", "").split())
-    assert "Its marker leaves out `past_key_values`, which is a DynamicCache, so kernels will not run in" in text
+    assert (
+        "Its marker leaves out `past_key_values`, which is a DynamicCache, so kernels will not run in" in text
+    )
     assert "Not marked, because it returns a DynamicCache: LlamaModel at model" in text
 
 
