@@ -178,12 +178,13 @@ class Dispatcher:
 
 def _key(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """The shapes of tensors, and what is no tensor."""
-    return tuple(
-        [
-            value.shape if type(value) in PLAIN else _key(value) if type(value) is tuple else value
-            for value in values
-        ]
-    )
+    return tuple([value.shape if type(value) in PLAIN else _held(value) for value in values])
+
+
+def _held(value: Any) -> Any:
+    if type(value) is dict:
+        return (*value, _key(tuple(value.values())))
+    return _key(value) if type(value) is tuple else value
 
 
 def _on(device: torch.device, run: Callable[..., Any]) -> Callable[..., Any]:

@@ -27,8 +27,8 @@ ORDERED = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
 
 def misfit(domain: Domain, module: nn.Module) -> str | None:
-    """Returns why no call of this module in its present state can be in a domain; None if some may."""
-    return _attributes(domain, module, {}, {}) or _pins(domain, module)
+    """Returns why no call of this module in its present state is in a domain, on whichever device; None if some may be."""
+    return _structure(domain, module) or _attributes(domain, module, {}, {}) or _pins(domain, module)
 
 
 def matches(
@@ -195,15 +195,23 @@ def _pins(domain: Domain, module: nn.Module) -> str | None:
 def _arguments(
     domain: Domain, bound: inspect.BoundArguments, sizes: dict[str, int], devices: dict[torch.device, str]
 ) -> str | None:
-    for name, parameter in bound.signature.parameters.items():
+    parameters = bound.signature.parameters
+    for name, parameter in parameters.items():
         actual = bound.arguments.get(name, parameter.default)
-        expected = [leaf for leaf in domain.inputs if parameter_of(leaf) == name]
+        further = parameter.kind is parameter.VAR_KEYWORD  # which have their own names
+        expected = [
+            leaf
+            for leaf in domain.inputs
+            if (parameter_of(leaf) not in parameters if further else parameter_of(leaf) == name)
+        ]
         if not expected:
             if name in bound.arguments and not is_default(parameter, actual):
-                return f"argument `{name}` was not passed when the kernel was verified"
+                which = f"{', '.join(actual)}` in `**{name}" if further else name
+                return f"argument `{which}` was not passed when the kernel was verified"
             continue
-        found = leaves(name, actual)
-        if [leaf for leaf, _ in found] != expected:
+        given = (actual or {}) if further else {name: actual}
+        found = [leaf for each, value in given.items() for leaf in leaves(each, value)]
+        if sorted(leaf for leaf, _ in found) != sorted(expected):
             return (
                 f"argument `{name}` does not have the {len(expected)} parts that the kernel was verified with"
             )

@@ -98,11 +98,16 @@ def fits(
 
 
 def _tuples(name: str, value: Any) -> list[str]:
-    """Conditions under which another argument has the tuples of this one; before those of its leaves."""
-    if type(value) is not tuple:
+    """Conditions under which another argument has the tuples and dicts of this one; before those of its leaves."""
+    if type(value) is tuple:
+        parts: list[tuple[Any, Any]] = [*enumerate(value)]
+        own = f"type({name}) is tuple and len({name}) == {len(value)}"
+    elif type(value) is dict:
+        parts = [*value.items()]
+        own = f"type({name}) is dict and [*{name}] == {[*value]!r}"
+    else:
         return []
-    inner = [condition for index, part in enumerate(value) for condition in _tuples(f"{name}[{index}]", part)]
-    return [f"type({name}) is tuple and len({name}) == {len(value)}", *inner]
+    return [own, *(inner for key, part in parts for inner in _tuples(f"{name}[{key!r}]", part))]
 
 
 def _alike(tensors: Sequence[torch.Tensor]) -> Callable[..., bool]:

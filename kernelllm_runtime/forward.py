@@ -13,7 +13,7 @@ import torch
 from kernelllm_runtime import compiled
 from kernelllm_runtime.adopted import DISPATCHER, ORIGINAL
 from kernelllm_runtime.generated import define
-from kernelllm_runtime.parameters import VARIADIC, passed
+from kernelllm_runtime.parameters import passed
 
 if TYPE_CHECKING:
     from kernelllm_runtime.dispatch import Dispatcher
@@ -65,8 +65,8 @@ _BIND = """
 def standing_in(original: types.FunctionType, dispatcher: Dispatcher) -> types.FunctionType:
     """Returns a function with the parameters of ``original`` that runs the kernel or ``original``."""
     parameters = list(inspect.signature(original).parameters.values())
-    fixed = [each.name for each in parameters[1:] if each.kind not in VARIADIC]
-    extra = [each.name for each in parameters if each.kind in VARIADIC]
+    fixed = [_value(each) for each in parameters[1:] if each.kind is not Parameter.VAR_POSITIONAL]
+    extra = [each.name for each in parameters if each.kind is Parameter.VAR_POSITIONAL]
     if hasattr(original, "__wrapped__"):
         self, signature = "kernelllm_self", "(kernelllm_self, /, *kernelllm_args, **kernelllm_kwargs)"
         given = "kernelllm_self, *kernelllm_args, **kernelllm_kwargs"
@@ -80,7 +80,7 @@ def standing_in(original: types.FunctionType, dispatcher: Dispatcher) -> types.F
         "given": given,
         "fixed": ", ".join((self, *fixed)),
         "extra": " or ".join(extra),
-        "values": "".join(f"{name}, " for name in fixed),
+        "values": "".join(f"{name.partition(' ')[0]}, " for name in fixed),
     }
     text = _FORWARD.format(signature=signature, before=before.format(**parts), **parts).strip()
     made = define("forward", text, _names(original, dispatcher) | _defaults(parameters))
@@ -114,10 +114,15 @@ def _names(original: types.FunctionType, dispatcher: Dispatcher) -> dict[str, An
 
 
 def _bind(parameters: list[inspect.Parameter]) -> types.FunctionType:
-    """A function that returns the values of these parameters; it raises TypeError for variadic arguments."""
-    fixed = "".join(f"{each.name}, " for each in parameters if each.kind not in VARIADIC)
-    signature = _signature(each for each in parameters if each.kind not in VARIADIC)
-    return define("bind", f"def bind{signature}:\n    return ({fixed})", _defaults(parameters))
+    """A function that returns the values of these parameters; it raises TypeError for what goes into ``*args``."""
+    fixed = [each for each in parameters if each.kind is not Parameter.VAR_POSITIONAL]
+    values = "".join(f"{_value(each)}, " for each in fixed)
+    return define("bind", f"def bind{_signature(fixed)}:\n    return ({values})", _defaults(parameters))
+
+
+def _value(parameter: inspect.Parameter) -> str:
+    """The value by which calls are decided; what goes into ``**kwargs`` is None where nothing does."""
+    return f"{parameter.name} or None" if parameter.kind is Parameter.VAR_KEYWORD else parameter.name
 
 
 def _signature(parameters: Iterable[inspect.Parameter]) -> str:

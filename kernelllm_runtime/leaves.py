@@ -1,4 +1,4 @@
-"""Takes tuples among the arguments of a call apart into leaves with names of their own, as domains list them."""
+"""Takes tuples and dicts among the arguments of a call apart into leaves with names of their own, as domains list them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,17 @@ from typing import Any
 
 
 def leaves(name: str, value: Any) -> list[tuple[str, Any]]:
-    """Returns ``[("x", value)]``, or ``x[0]``, ``x[1]``, … with what a tuple holds; an empty tuple is a leaf."""
-    if type(value) is not tuple or not value:
-        return [(name, value)]
-    return [leaf for index, part in enumerate(value) for leaf in leaves(f"{name}[{index}]", part)]
+    """Returns ``[("x", value)]``, or what a tuple or a dict holds as ``x[0]``, ``x[1]``, … or ``x['key']``, …
+
+    Those that are empty, and dicts whose keys are no identifiers, are leaves.
+    """
+    parts: Iterable[tuple[Any, Any]] = ()
+    if type(value) is tuple:
+        parts = enumerate(value)
+    elif type(value) is dict and all(isinstance(key, str) and key.isidentifier() for key in value):
+        parts = value.items()
+    found = [leaf for key, part in parts for leaf in leaves(f"{name}[{key!r}]", part)]
+    return found or [(name, value)]
 
 
 def all_leaves(values: Iterable[Any]) -> list[Any]:

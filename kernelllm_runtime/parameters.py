@@ -6,14 +6,18 @@ import inspect
 import types
 
 Parameter = inspect.Parameter
-VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-"""Kinds of variadic parameters, whose arguments are not passed to kernels."""
 
 
 def has_self(function: types.FunctionType) -> bool:
     """Returns whether a function accepts a first argument by position."""
     first = next(iter(inspect.signature(function).parameters.values()), None)
     return first is not None and first.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def keywords(signature: inspect.Signature) -> str:
+    """Returns the name of the parameter that takes further keywords, such as ``kwargs``; empty if there is none."""
+    found = (each.name for each in signature.parameters.values() if each.kind is Parameter.VAR_KEYWORD)
+    return next(found, "")
 
 
 def passed(parameter: inspect.Parameter) -> str:

@@ -16,6 +16,7 @@ from kernelllm_runtime.any_kernel import Unavailable
 from kernelllm_runtime.classes import class_digest
 from kernelllm_runtime.domain import misfit
 from kernelllm_runtime.instance import OWN_CLASS, Swap, TextKernel, dispatching, swap
+from kernelllm_runtime.methods import overridden
 from kernelllm_runtime.scope import device_type
 
 FORMAT = 1
@@ -116,6 +117,8 @@ def fitting(kernels: Iterable[TextKernel], module: nn.Module) -> TextKernel | st
     """Returns the first kernel with a domain that fits a module, or the reason that there is none."""
     if "forward" in vars(module):
         return "this instance has a forward of its own"
+    if differs := overridden(module, type(module)):
+        return differs
     misfits: list[str] = []
     for kernel in kernels:
         try:

@@ -15,7 +15,8 @@ from kernelllm_runtime.domain import PLAIN, SCALARS, is_default, matches
 from kernelllm_runtime.generated import define
 from kernelllm_runtime.leaves import all_leaves
 from kernelllm_runtime.methods import overridden
-from kernelllm_runtime.parameters import VARIADIC, passed
+from kernelllm_runtime.parameters import keywords, passed
+from kernelllm_runtime.returned import class_named
 from kernelllm_runtime.second_order import first_order_only
 from kernelllm_runtime.targets import Domain
 
@@ -30,8 +31,9 @@ class Scope:
         self.cls, self.kernel = cls, kernel
         parameters = list(inspect.signature(original).parameters.values())[1:]
         self.signature = inspect.Signature(parameters)
-        self.names = tuple(each.name for each in parameters if each.kind not in VARIADIC)
-        self.defaults = tuple(each.default for each in parameters if each.kind not in VARIADIC)
+        fixed = [each for each in parameters if each.kind is not Parameter.VAR_POSITIONAL]
+        self.names = tuple(each.name for each in fixed)
+        self.defaults = tuple(each.default for each in fixed)
         self.device_type = device_type()
         # Computed on demand; Dynamo cannot trace the lock in functools.cached_property.
         self._domains: tuple[Domain, ...] | None = None
@@ -39,14 +41,19 @@ class Scope:
         self._run: Callable[..., Any] | None = None
 
     def values(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...] | str:
-        """Returns the arguments of a call in the order of the parameters, with defaults; or why they do not fit."""
+        """Returns the arguments of a call in the order of the parameters, with defaults; or why they do not fit.
+
+        What goes into ``**kwargs`` is a dict, or None where nothing does.
+        """
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
             return f"the arguments do not fit forward ({error})"
         if further := set(bound.arguments) - set(self.names):
-            return f"arguments are passed through `*` or `**` ({', '.join(sorted(further))})"
+            return f"arguments are passed through `*` ({', '.join(sorted(further))})"
         bound.apply_defaults()
+        if name := keywords(self.signature):
+            bound.arguments[name] = bound.arguments[name] or None
         return tuple(bound.arguments[name] for name in self.names)
 
     def outside(self, module: nn.Module, values: Sequence[Any]) -> str | None:
@@ -105,7 +112,9 @@ class Scope:
         """
         if self._run is None:
             run = _positional(self.kernel, self.signature, self.names, self.taken)
-            self._run = first_order_only(run) if any(each.grad for each in self.domains) else run
+            run = first_order_only(run) if any(each.grad for each in self.domains) else run
+            name = next((each.returns for each in self.domains if each.returns), "")
+            self._run = _returning(run, class_named(name)) if name else run
         return self._run
 
 
@@ -128,12 +137,26 @@ def _positional(
 ) -> Callable[..., Any]:
     ours = [signature.parameters[name] for name in names]
     theirs = [each for each in ours if each.name in taken]
-    if theirs == ours and all(each.kind is not Parameter.KEYWORD_ONLY for each in ours):
+    by_name = (Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD)
+    if theirs == ours and all(each.kind not in by_name for each in ours):
         return kernel.forward
     accepted = ", ".join(("kernelllm_self", *names))
+    further = keywords(signature)
     handed = ", ".join(("kernelllm_self", *map(passed, theirs)))
+    if further in (each.name for each in theirs):
+        handed = handed.replace(f"**{further}", f"**({further} or {{}})")
     text = f"def run({accepted}):\n    return kernelllm_kernel({handed})"
     return define("run", text, {"kernelllm_kernel": kernel.forward})
+
+
+def _returning(run: Callable[..., Any], cls: type) -> Callable[..., Any]:
+    """``run`` with an instance of a dataclass in place of the dict of its fields."""
+
+    def run_returning(*values: Any) -> Any:
+        found = run(*values)
+        return cls(**found) if type(found) is dict else found
+
+    return run_returning
 
 
 def device_type() -> str:

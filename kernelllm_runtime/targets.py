@@ -63,6 +63,8 @@ class Domain(Record):
     """Whether the kernel also computes gradients."""
     aligned: bool = False
     """Whether every tensor must start at a multiple of 16 bytes, as tensor descriptors ask."""
+    returns: str = ""
+    """The dataclass that ``forward`` returns, as ``module:Class``: the kernel gives a dict of its fields. Empty: neither."""
 
 
 def domains(supports: Iterable[Mapping[str, Any]]) -> tuple[Domain, ...]:
@@ -82,6 +84,7 @@ def _domain(item: Mapping[str, Any]) -> Domain:
         training=bool(item["training"]),
         grad=bool(item["grad"]),
         aligned=bool(item.get("aligned", False)),
+        returns=str(item.get("returns", "")),
     )
 
 

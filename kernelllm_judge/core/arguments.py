@@ -7,7 +7,10 @@ from typing import Any
 
 
 def nested(leaves: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns arguments by parameter name, with tuples of what is named ``x[0]``, ``x[1]``, …; see ``kernelllm_runtime.leaves``."""
+    """Returns arguments by parameter name, with tuples of what is named ``x[0]``, ``x[1]``, … and dicts of ``x['key']``.
+
+    See ``kernelllm_runtime.leaves``.
+    """
     found = _Parts()
     for name, value in leaves.items():
         parameter, *indices = name.replace("]", "").split("[")
@@ -16,12 +19,16 @@ def nested(leaves: Mapping[str, Any]) -> dict[str, Any]:
             inner = inner.setdefault(parameter, _Parts())
             parameter = index
         inner[parameter] = value
-    return {name: _tuples(value) for name, value in found.items()}
+    return {name: _whole(value) for name, value in found.items()}
 
 
 class _Parts(dict[str, Any]):
-    """What a tuple holds, by index."""
+    """What a tuple holds, by index, or a dict, by its keys in quotes."""
 
 
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value.values())) if type(value) is _Parts else value
+def _whole(value: Any) -> Any:
+    if type(value) is not _Parts:
+        return value
+    if next(iter(value)).startswith("'"):
+        return {key.strip("'"): _whole(part) for key, part in value.items()}
+    return tuple(map(_whole, value.values()))

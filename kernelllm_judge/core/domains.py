@@ -140,6 +140,10 @@ def beyond(support: Domain, case: Case) -> str:
     want = case.domain
     if support.grad != want.grad:
         return f"made for grad={support.grad}"
+    if support.returns != want.returns:
+        return (
+            f"made to return {support.returns or 'no dataclass'}, the target returns {want.returns or 'none'}"
+        )
     if unpinned := next((n for n in want.attributes if is_pin(n) and n not in support.attributes), None):
         return f"does not say which `{unpinned}` it was made for"
     names: dict[str, set[int | str]] = {}

@@ -247,4 +247,5 @@ def _domain_literal(domain: Domain) -> dict[str, Any]:
         "training": domain.training,
         "grad": domain.grad,
         **({"aligned": True} if domain.aligned else {}),
+        **({"returns": domain.returns} if domain.returns else {}),
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import keyword
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -118,6 +118,17 @@ def parts_of(module: nn.Module) -> Parts:
         for method, parts in zip(_BY_NAME, (part._modules, part._parameters, part._buffers), strict=True):
             names = (_joined(path, name) for name in parts if not _is_plain(name))
             odd |= {name: f"self.{method}({name!r})" for name in names}
+    return Parts(containers, odd)
+
+
+def merged(several: Iterable[Parts]) -> Parts:
+    """The expressions for the parts of any of several modules of one class; of a list, the longest counts."""
+    containers: dict[str, Container] = {}
+    odd: dict[str, str] = {}
+    for parts in several:
+        odd |= parts.odd
+        for path, held in parts.containers.items():
+            containers[path] = max(containers.get(path, held), held, key=lambda each: len(each.names))
     return Parts(containers, odd)
 
 

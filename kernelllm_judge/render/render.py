@@ -107,7 +107,7 @@ def _scopes(live: LiveTarget) -> list[Sequence[Case]]:
 
     Where nobody named the sizes that vary, a kernel that is wrong at others than the given ones is for these.
     """
-    return [live.cases] if live.options.dims is not None else [live.cases, [*map(at_own_sizes, live.cases)]]
+    return [live.cases] if live.sizes_are_named else [live.cases, [*map(at_own_sizes, live.cases)]]
 
 
 def _provenance(completion: Completion, live: LiveTarget) -> kernel_module.Provenance:

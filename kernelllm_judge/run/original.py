@@ -62,7 +62,7 @@ VENDOR = {
     "convolution": ("aten::convolution", "aten::cudnn_convolution", "aten::mkldnn_convolution"),
     "attention": ("aten::_scaled_dot_product", "aten::_flash_attention", "aten::_efficient_attention"),
     "lookup": ("aten::embedding",),
-    "sort": ("aten::sort",),
+    "sort": ("aten::sort", "aten::topk"),
 }
 """Work that vendor libraries do, by kind; the entries are prefixes of operation names."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from types import MethodType
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import nn
 from kernelllm_judge.target.calls import Call, as_call, seeded
 from kernelllm_judge.target.errors import TargetError, in_one_line
 from kernelllm_runtime.domain import hooks
+from kernelllm_runtime.returned import fields_of
 
 _SEED = 20_261_121
 """The seed of initial parameters, so that two builds of a target are equal."""
@@ -111,6 +113,20 @@ def construct(cls: type[nn.Module], init: Any, where: str) -> nn.Module:
         if original := getattr(type(part).forward, _ORIGINAL, None):
             part.forward = MethodType(original, part)
     return made
+
+
+def returning_fields(module: nn.Module) -> nn.Module:
+    """Makes a module whose ``forward`` returns an instance of a dataclass return a dict of its fields, as kernels do."""
+    original = original_forward(type(module))
+
+    @functools.wraps(original)
+    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        found = original(self, *args, **kwargs)
+        fields = fields_of(found)
+        return found if fields is None else fields
+
+    module.forward = MethodType(forward, module)
+    return module
 
 
 def finished(module: nn.Module, dtype: str | None, device: str, training: bool) -> nn.Module:

@@ -21,9 +21,11 @@ class Call:
     kwargs: dict[str, Any] = field(default_factory=dict)
 
     def map(self, change: Callable[[Any], Any]) -> Call:
-        """Returns the call with ``change`` applied to every argument, and to what tuples among them hold."""
+        """Returns the call with ``change`` applied to every argument, and to what tuples and dicts among them hold."""
 
         def changed(value: Any) -> Any:
+            if type(value) is dict:
+                return {key: changed(part) for key, part in value.items()}
             return tuple(map(changed, value)) if type(value) is tuple else change(value)
 
         return Call(tuple(map(changed, self.args)), {k: changed(v) for k, v in self.kwargs.items()})

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from kernelllm_judge.core.parts import Parts, parts_of
+from kernelllm_judge.core.parts import Parts, merged, parts_of
 from kernelllm_judge.core.stages import BUILDING, DRAWING, IMPORTING, RUNNING, InStage, unwatched
 from kernelllm_judge.core.targets import Case, Domain, Scalar, Target, TensorSpec
 from kernelllm_judge.target import build
@@ -25,14 +25,15 @@ from kernelllm_judge.target.codes import codes_of, possible_codes
 from kernelllm_judge.target.errors import TargetError, in_one_line
 from kernelllm_judge.target.importing import marked_class
 from kernelllm_judge.target.precision import precision_pins
-from kernelllm_judge.target.reach import dims_within_32_bits, output_elements
+from kernelllm_judge.target.reach import dims_within_32_bits, output_elements, without_data
 from kernelllm_judge.target.state import recording, state
-from kernelllm_judge.target.trial import try_original
+from kernelllm_judge.target.trial import dataclass_returned, try_original
 from kernelllm_judge.target.unread import check_unread
 from kernelllm_judge.target.varying import Maker, Varying, varying
 from kernelllm_judge.target.work import trial_sizes
 from kernelllm_runtime.leaves import leaves
 from kernelllm_runtime.marker import Options
+from kernelllm_runtime.parameters import keywords
 
 __all__ = ["Call", "LiveTarget", "TargetError", "load_target"]
 
@@ -46,6 +47,7 @@ class LiveTarget:
     target: Target
     cls: type[nn.Module]
     options: Options
+    """The marker's arguments; where it gives several ways to build the class, ``way`` has those of a case."""
     signature: inspect.Signature
     """The signature of the original ``forward``, without ``self``."""
     cases: tuple[Case, ...] = ()
@@ -53,6 +55,8 @@ class LiveTarget:
     """How kernel modules write the names of the module's parts."""
     _makers: Mapping[str, Maker] = field(default_factory=dict, repr=False)
     """The callable that makes the inputs of each case, by the case's name."""
+    _ways: Mapping[str, Options] = field(default_factory=dict, repr=False)
+    """How the module of each case is built, by the case's name."""
     _in_stage: InStage = field(default=unwatched, repr=False)
 
     @property
@@ -63,7 +67,8 @@ class LiveTarget:
     @property
     def notes(self) -> tuple[str, ...]:
         """What its owner should know: the dimensions that its inputs do not follow."""
-        free = [name for name, (low, high) in (self.options.dims or {}).items() if low < high]
+        dims = [item for way in self.options.ways.values() for item in (way.dims or {}).items()]
+        free = dict.fromkeys(name for name, (low, high) in dims if low < high)
         followed = {name for case in self.cases for name in case.domain.dims}
         return tuple(
             f"{self._where}: dims names {name!r}, but no tensor of inputs has that size on an axis, so kernels are "
@@ -80,13 +85,22 @@ class LiveTarget:
         """
         return {case.name: case for case in self.cases}[name]
 
+    def way(self, case: Case) -> Options:
+        """Returns the marker's arguments for a case."""
+        return self._ways[case.name]
+
+    @property
+    def sizes_are_named(self) -> bool:
+        """Whether the marker names the sizes that vary; else they were found."""
+        return all(way.dims is not None for way in self.options.ways.values())
+
     def init_arguments(self, case: Case) -> Call:
         """Returns fresh constructor arguments; no arguments if ``init`` returns a ready module.
 
         Raises:
             TargetError: ``init`` fails or has another form.
         """
-        made = build.init_arguments(self.options.init, self._where)
+        made = build.init_arguments(self.way(case).init, self._where)
         return made if isinstance(made, Call) else Call()
 
     def build(self, case: Case, device: str = "cpu") -> nn.Module:
@@ -95,8 +109,9 @@ class LiveTarget:
         Raises:
             TargetError: the user's constructor fails.
         """
-        module = self._construct()
-        return build.finished(module, case.dtype, device, self.options.training)
+        way = self.way(case)
+        module = build.finished(self._construct(way.init), case.dtype, device, way.training)
+        return build.returning_fields(module) if case.domain.returns else module
 
     def inputs(
         self, case: Case, seed: int, sizes: Mapping[str, int] | None = None, device: str = "cpu"
@@ -121,8 +136,10 @@ class LiveTarget:
     def bind(self, call: Call) -> dict[str, Any]:
         """Returns the passed arguments by parameter name of ``forward``, and what a tuple holds as ``x[0]``, ``x[1]``, …
 
+        What goes into ``**kwargs`` has its own name.
+
         Raises:
-            TargetError: they do not fit the signature, or go into ``*args`` or ``**kwargs``.
+            TargetError: they do not fit the signature, or go into ``*args``.
         """
         shown = f"forward{self.signature}"
         try:
@@ -131,19 +148,21 @@ class LiveTarget:
             raise TargetError(f"{self._where}: its inputs do not fit {shown}: {error}.") from None
         for name in arguments:
             parameter = self.signature.parameters[name]
-            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            if parameter.kind is parameter.VAR_POSITIONAL:
                 raise TargetError(
                     f"{self._where}: its inputs go into {parameter} of {shown}; name the parameters."
                 )
-        return dict(leaf for name, value in arguments.items() for leaf in leaves(name, value))
+        further = arguments.pop(keywords(self.signature), {})
+        named = {**arguments, **further}
+        return dict(leaf for name, value in named.items() for leaf in leaves(name, value))
 
     @property
     def _where(self) -> str:
         return f"{self.target.path}: {self.target.name}"
 
-    def _construct(self) -> nn.Module:
+    def _construct(self, init: Any) -> nn.Module:
         with self._in_stage(BUILDING):
-            return build.construct(self.cls, self.options.init, self._where)
+            return build.construct(self.cls, init, self._where)
 
     def _make(self, make: Maker, sizes: Mapping[str, int], seed: int, device: str) -> Call:
         given = ", ".join(f"{name}={size}" for name, size in sizes.items())
@@ -191,11 +210,13 @@ def load_target(
     file = (root / target.path).resolve()
     with in_stage(IMPORTING):
         cls, options = marked_class(target, file, root)
+    changes: dict[str, Any] = {}
     if inputs is not None:
-        options = replace(options, inputs={"default": inputs} if callable(inputs) else dict(inputs))
+        changes["inputs"] = {"default": inputs} if callable(inputs) else dict(inputs)
     if dtypes:
-        options = replace(options, dtypes=tuple(dtypes))
-    return live_class(target, cls, options, in_stage)
+        changes["dtypes"] = tuple(dtypes)
+    ways = {name: replace(way, **changes) for name, way in options.cases.items()}
+    return live_class(target, cls, replace(options, **changes, cases=ways), in_stage)
 
 
 def live_class(
@@ -218,15 +239,36 @@ def live_class(
             f"{where}: torch's default dtype is {dtype_name(torch.get_default_dtype())}; kernels are verified and run "
             "only with float32, so do not set it when the file is imported."
         )
-    if not options.inputs:
-        raise TargetError(
-            f"{where} has no inputs; write triton_candidate(inputs=make_inputs), a callable that returns "
-            "forward's arguments."
-        )
-    _check_options(options, where)
     parameters = list(inspect.signature(build.original_forward(cls)).parameters.values())
     live = LiveTarget(target, cls, options, inspect.Signature(parameters[1:]), _in_stage=in_stage)
-    return _with_cases(live, where)
+    found: list[LiveTarget] = []
+    for name, way in options.ways.items():
+        of = f" in case {name}" if name else ""
+        if not way.inputs:
+            raise TargetError(
+                f"{where} has no inputs{of}; write triton_candidate(inputs=make_inputs), a callable that returns "
+                "forward's arguments."
+            )
+        _check_options(way, where)
+        found.append(_with_cases(replace(live, options=way), f"{where}{of}", name))
+    return _together(live, found, where)
+
+
+def _together(live: LiveTarget, ways: Sequence[LiveTarget], where: str) -> LiveTarget:
+    """Returns a target with the cases of all ways to build it."""
+    if several := {each.domain.returns for way in ways for each in way.cases} - {
+        ways[0].cases[0].domain.returns
+    }:
+        raise TargetError(
+            f"{where}: forward returns a {several.pop() or 'plain structure'} in some cases only."
+        )
+    return replace(
+        live,
+        cases=tuple(case for way in ways for case in way.cases),
+        parts=merged(way.parts for way in ways),
+        _makers={name: make for way in ways for name, make in way._makers.items()},
+        _ways={case.name: way.options for way in ways for case in way.cases},
+    )
 
 
 def _check_options(options: Options, where: str) -> None:
@@ -243,10 +285,10 @@ def _check_options(options: Options, where: str) -> None:
             )
 
 
-def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
-    """Adds a case for every inputs callable and dtype, and tries each callable once."""
+def _with_cases(live: LiveTarget, where: str, way: str) -> LiveTarget:
+    """Adds a case for every inputs callable and dtype, and tries each callable once; ``way`` is in their names."""
     options = live.options
-    module = live._construct()
+    module = live._construct(options.init)
     build.check_hooks(module, where)
     held = {dtype: attributes(module, dtype) for dtype in options.dtypes or (None,)}
     tried = "float32" if "float32" in held else next(iter(held))
@@ -263,13 +305,15 @@ def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
                 training=options.training,
                 grad=options.backward,
             )
-            cases.append(Case(f"{name}-{dtype}" if dtype else name, dtype, domain, found.sizes))
+            named = (way, "" if way and name == "default" else name, dtype)
+            cases.append(Case("-".join(filter(None, named)), dtype, domain, found.sizes))
             makers[cases[-1].name] = varied.make
     live = replace(live, cases=tuple(cases), parts=parts_of(module), _makers=makers)
     module = build.finished(module, tried, "cpu", options.training)
     ran: set[CodeType] = set()
     codes: frozenset[str] = frozenset()
     settings: dict[str, dict[str, str]] = {}
+    shown: list[Any] = []
     for case in sorted(cases, key=lambda each: each.dtype != tried):
         module = build.finished(module, case.dtype, "cpu", options.training)
         with live._in_stage(RUNNING):
@@ -279,23 +323,25 @@ def _with_cases(live: LiveTarget, where: str) -> LiveTarget:
             settings[case.name] = precision_pins(module, small, watched, grad=options.backward)
             if case.dtype == tried:
                 if options.unread:
-                    other = build.finished(live._construct(), tried, "cpu", options.training)
+                    other = build.finished(live._construct(options.init), tried, "cpu", options.training)
                     call = None if sizes is None else live.inputs(case, 0, sizes)
                     check_unread(other, options.unread, case, call, where)
                 if sizes is not None:
                     make = partial(live.inputs, case, 0)
-                    try_original(module, sizes, make, live.bind, watched, where)
+                    shown.append(try_original(module, sizes, make, live.bind, watched, where))
                     if possible := possible_codes(module):
-                        other = build.finished(live._construct(), tried, "cpu", options.training)
+                        other = build.finished(live._construct(options.init), tried, "cpu", options.training)
                         codes |= codes_of(other, possible, make(sizes))
     # Frees its parameters before others are made; without data they are cast at once.
     meta = build.finished(module.to("meta"), tried, "meta", options.training)
     # Of another one: calling a module may change it.
-    fresh = live._construct()
+    fresh = live._construct(options.init)
     pins = state(fresh.train(options.training), held[tried], ran, where)
     pins = {name: text for name, text in pins.items() if name.removeprefix("value:") not in codes}
     with live._in_stage(RUNNING):
-        pinned = [_pinned(case, {**pins, **settings[case.name]}) for case in live.cases]
+        shown = shown or [without_data(meta, case, case.sizes) for case in live.cases]
+        returns = dataclass_returned(shown, where)
+        pinned = [_pinned(case, {**pins, **settings[case.name]}, returns) for case in live.cases]
         return replace(live, cases=tuple(_within_reach(meta, case) for case in pinned))
 
 
@@ -312,13 +358,13 @@ def _varying(live: LiveTarget, make: Maker, dtype: str | None) -> Varying:
         return live._make(made, sizes, 0, "cpu").map(lambda value: placed(value, dtype, "cpu"))
 
     # Another one than those that are kept: calling a module may change it.
-    module = build.finished(live._construct(), dtype, "cpu", live.options.training)
+    module = build.finished(live._construct(live.options.init), dtype, "cpu", live.options.training)
     with live._in_stage(RUNNING):
         return varying(make, shown, drawn, live.bind, module)
 
 
-def _pinned(case: Case, pins: Mapping[str, str]) -> Case:
-    domain = replace(case.domain, attributes={**case.domain.attributes, **pins})
+def _pinned(case: Case, pins: Mapping[str, str], returns: str) -> Case:
+    domain = replace(case.domain, attributes={**case.domain.attributes, **pins}, returns=returns)
     return replace(case, domain=domain)
 
 

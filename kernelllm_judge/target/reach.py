@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import nn
@@ -15,6 +16,7 @@ from kernelllm_judge.core.targets import Case, TensorSpec
 from kernelllm_judge.target.calls import seeded
 from kernelllm_judge.target.cases import Ranges
 from kernelllm_judge.target.work import empty_inputs
+from kernelllm_runtime.returned import fields_of
 
 
 def dims_within_32_bits(case: Case, output_elements: Callable[[dict[str, int]], int | None]) -> Ranges | None:
@@ -57,13 +59,22 @@ def _input_elements(case: Case, sizes: Mapping[str, int]) -> int:
     )
 
 
-def output_elements(module: nn.Module, case: Case, sizes: dict[str, int]) -> int | None:
-    """Returns the elements of the original's largest output, from a run without data; None where that fails."""
+def without_data(module: nn.Module, case: Case, sizes: dict[str, int]) -> Any:
+    """Returns what the original returns in a run without data; None where that fails, as much does that runs on data."""
     try:
         with seeded(0, "meta"), torch.no_grad():
-            outputs = tree_leaves(module(**nested(empty_inputs(case, sizes))))
-    except Exception:  # much of what runs on data does not run without
+            return module(**nested(empty_inputs(case, sizes)))
+    except Exception:
         return None
+
+
+def output_elements(module: nn.Module, case: Case, sizes: dict[str, int]) -> int | None:
+    """Returns the elements of the original's largest output, from a run without data; None where that fails."""
+    found = without_data(module, case, sizes)
+    if found is None:
+        return None
+    fields = fields_of(found)
+    outputs = tree_leaves(found if fields is None else fields)
     if not all(isinstance(each, torch.Tensor | int | float | None) for each in outputs):
         return None  # an object that may hold tensors
     return max((each.numel() for each in outputs if isinstance(each, torch.Tensor)), default=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -15,6 +15,7 @@ from kernelllm_judge.target.attributes import dtype_name
 from kernelllm_judge.target.calls import Call, seeded
 from kernelllm_judge.target.cases import Sizes
 from kernelllm_judge.target.errors import TargetError, in_one_line
+from kernelllm_runtime.returned import class_name, fields_of
 
 
 def try_original(
@@ -24,8 +25,8 @@ def try_original(
     bind: Callable[[Call], Mapping[str, Any]],
     watched: Callable[[], AbstractContextManager[None]],
     where: str,
-) -> None:
-    """Runs the original on the CPU, with and without gradients.
+) -> Any:
+    """Runs the original on the CPU, with and without gradients, and returns what it returns without.
 
     Args:
         module: a built module; calling it may change it.
@@ -40,18 +41,53 @@ def try_original(
     """
     call = make(sizes)
     try:
-        results = _results(module, call, watched, grad=False)
+        found = _returned(module, call, watched, grad=False)
     except (Exception, SystemExit) as error:
         shown = ", ".join(f"{name}: {_shown(value)}" for name, value in bind(call).items())
         raise TargetError(
             f"{where}: forward({shown}) fails: {in_one_line(error)}; check init= and inputs=."
         ) from error
+    results = _leaves(found)
     differs = any(_differs(module, make, sizes, watched, results, required) for required in (False, True))
     if differs:
         raise TargetError(
             f"{where}: forward returns other values where gradients are enabled or required; no kernel can be adopted "
             "for it."
         )
+    return found
+
+
+def dataclass_returned(shown: Sequence[Any], where: str) -> str:
+    """Returns the dataclass that an original returns, as domains name it; empty if it returns none.
+
+    Args:
+        shown: what it returned in several calls.
+        where: names the target in messages.
+
+    Raises:
+        TargetError: it returns several kinds, or one that cannot be made again from its fields.
+    """
+    names = {class_name(each) for each in shown}
+    if len(names) > 1:
+        kinds = sorted(name.rpartition(":")[2] or "something else" for name in names)
+        raise TargetError(
+            f"{where}: forward returns {' or '.join(kinds)}; mark the calls in files of their own."
+        )
+    for each in shown:
+        fields = fields_of(each)
+        if fields is None:
+            continue
+        try:
+            again = fields_of(type(each)(**fields))
+        except Exception as error:  # its constructor is the user's
+            again, why = None, f" ({in_one_line(error)})"
+        else:
+            why = ""
+        if again is None or list(again) != list(fields):
+            raise TargetError(
+                f"{where}: the {type(each).__name__} that forward returns cannot be made from its fields{why}."
+            )
+    return names.pop() if names else ""
 
 
 def _differs(
@@ -70,12 +106,14 @@ def _differs(
     for each in before:
         each.requires_grad_(required and each.is_floating_point())
     try:
-        others = _results(module, call, watched, grad=True)
+        others = _leaves(_returned(module, call, watched, grad=True))
     except Exception:  # which a user would see as well
         others = results
     for each, requires_grad in before.items():
         each.requires_grad_(requires_grad)
-    return not _alike(results, others) and _alike(results, _results(module, make(sizes), watched, grad=False))
+    if _alike(results, others):
+        return False
+    return _alike(results, _leaves(_returned(module, make(sizes), watched, grad=False)))
 
 
 def requiring(value: Any) -> Any:
@@ -85,11 +123,16 @@ def requiring(value: Any) -> Any:
     return value
 
 
-def _results(
+def _returned(
     module: nn.Module, call: Call, watched: Callable[[], AbstractContextManager[None]], grad: bool
-) -> list[Any]:
+) -> Any:
     with seeded(0, "cpu"), torch.set_grad_enabled(grad), watched():
-        return tree_leaves(module(*call.args, **call.kwargs))
+        return module(*call.args, **call.kwargs)
+
+
+def _leaves(returned: Any) -> list[Any]:
+    fields = fields_of(returned)
+    return tree_leaves(returned if fields is None else fields)
 
 
 def _alike(ours: list[Any], theirs: list[Any]) -> bool:

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from kernelllm_judge.core import accelerator
 from kernelllm_judge.core.arguments import nested
-from kernelllm_judge.core.records import Verdict
+from kernelllm_judge.core.records import Case, Verdict
 from kernelllm_judge.findings import Decision
 from kernelllm_judge.judging import ENDS, Criteria, Judge
 from kernelllm_judge.plans import make_plans
@@ -77,7 +77,7 @@ def write_reproducer(
         else:
             raise _Unwritable("it did not fail again at the same inputs")
         saved, reason = found
-        _write(live, source, verdict, reason, saved, file, given)
+        _write(live, live.case(probe.case), source, verdict, reason, saved, file, given)
     except _Unwritable as why:
         return f"there is no reproducer: {why}"
     except OSError as error:
@@ -165,6 +165,7 @@ def _needs_gpu(saved: dict[str, Any]) -> str:
 
 def _write(
     live: LiveTarget,
+    case: Case,
     source: str,
     verdict: Verdict,
     reason: str,
@@ -177,7 +178,7 @@ def _write(
     Raises:
         _Unwritable: a script could not build the original or load its inputs.
     """
-    made = build.init_arguments(live.options.init, live.target.name)
+    made = build.init_arguments(live.way(case).init, live.target.name)
     if not isinstance(made, Call):
         raise _Unwritable("its `init` returns a ready module, which a script cannot build")
     if any("[" in name for name in saved.get("wrt", ())):

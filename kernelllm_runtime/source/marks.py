@@ -27,6 +27,8 @@ class Mark:
     node: ast.ClassDef | None
     """The class statement; None for a call."""
     options: tuple[ast.keyword, ...] = ()
+    others: tuple[tuple[ast.keyword, ...], ...] = ()
+    """The options of further markers of the same class in the file, which add ways to build it."""
 
     @property
     def kernel(self) -> str | None:
@@ -150,8 +152,9 @@ class _Finder:
                 self.problems.append((node.lineno, f"{text}; call it at module level"))
 
     def result(self) -> Marks:
-        """Gives every mark a unique name; if a class has several marks, the last one counts, as at run time."""
+        """Returns one mark for each class, with a unique name: that with its kernel, or the last, with the others' options."""
         last = {mark.expression: mark for mark in self.marks}
+        last |= {mark.expression: mark for mark in reversed(self.marks) if mark.kernel is not None}
         statements = {(mark.expression, mark.node) for mark in self.marks if mark.node is not None}
         for expression in list(last):
             several = sorted(node.lineno for chain, node in statements if chain == expression)
@@ -161,10 +164,12 @@ class _Finder:
                 text = f"{last.pop(expression).name} is defined and marked on lines {lines}; give each a name of its own"
                 self.problems.append((several[-1], text))
         for mark in self.marks:
-            if (kept := last.get(mark.expression, mark)) is not mark:
-                self.problems.append(
-                    (mark.line, f"{mark.name} is marked again on line {kept.line}; keep one marker")
-                )
+            kept = last.get(mark.expression, mark)
+            if kept.line != mark.line:
+                last[kept.expression] = replace(kept, others=(*kept.others, mark.options))
+            if kept.kernel not in (mark.kernel, None) and mark.kernel is not None:
+                text = f"{mark.name} has another kernel on line {kept.line}; keep one kernel="
+                self.problems.append((mark.line, text))
         names = [mark.name for mark in last.values()]
         unique = (
             mark if names.count(mark.name) == 1 else replace(mark, name=".".join(mark.expression))

@@ -70,11 +70,12 @@ def _closure(project: ProjectSources, module: Module, mark: Mark, *, by_path: bo
     if mark.kind == "kernelbench":
         closure.add(module, "inputs", expression("get_inputs"))
         closure.add(module, "init", expression("get_init_inputs"))
-    for option in sorted(
-        mark.options, key=lambda option: option.arg or ""
-    ):  # files are numbered in this order
-        if option.arg != "kernel":
-            closure.add(module, f"option {option.arg or '**'}", option.value)
+    for number, options in enumerate((mark.options, *mark.others)):
+        # Files are numbered in this order.
+        for option in sorted(options, key=lambda option: option.arg or ""):
+            if option.arg != "kernel":
+                which = f"option {option.arg or '**'}" + (f" of marker {number}" if number else "")
+                closure.add(module, which, option.value)
     return closure
 
 

@@ -106,7 +106,8 @@ def _find(source: bytes, target: Target, root: Path) -> _Marker:
         )
         raise _Unsure(where)
     if mark.node is not None:
-        nodes = [d for d in mark.node.decorator_list if is_marker(project, module, d)]
+        decorators = (d for d in mark.node.decorator_list if d.lineno == mark.line)
+        nodes = [d for d in decorators if is_marker(project, module, d)]
     else:
         calls = [n for n in ast.walk(module.tree) if isinstance(n, ast.Call) and n.lineno == mark.line]
         named = [call for call in calls if call.args and chain_of(call.args[0]) == mark.expression]

@@ -163,7 +163,10 @@ def test_last_definition_wins(project):
             "if A:\n    @tc\n    class X: ...\nelse:\n    @tc\n    class X: ...",
             "layers.py:7: X is defined and marked on lines 4 and 7; give each a name of its own.",
         ),
-        ("tc(X)\ntc(X)", "layers.py:2: X is marked again on line 3; keep one marker."),
+        (
+            "tc(X, kernel='a')\ntc(X, kernel='b')",
+            "layers.py:3: X has another kernel on line 2; keep one kernel=.",
+        ),
         ("tc(X, kernel=K)", "layers.py:2: kernel= of X is not a string literal; write the module's"),
         ("class X(:\n  ", "layers.py:2: cannot be read as Python ("),
     ],

@@ -13,12 +13,12 @@ from pytest_kernelllm.generate.protocol import Request
 
 PROJECT = Path(__file__).parents[1] / "data" / "survey"
 
-TOPK = "The code leaves `aten.topk` to PyTorch; a kernel module may leave only matrix multiplications, convolutions and attention to it"
+LEFT = "The code leaves `aten.{}` to PyTorch; a kernel module may leave only matrix multiplications, convolutions, attention and topk to it"
 VIEWS = "it computes nothing: what it returns are views of its inputs and weights"
 LIBRARY = "nothing but library calls is left after fusion"
 SENTENCES = {
     "from_torch.py::BatchNorm2d": "it changes `running_mean` in place",
-    "from_torch.py::Bilinear": TOPK.replace("topk", "_trilinear"),
+    "from_torch.py::Bilinear": LEFT.format("_trilinear"),
     "from_torch.py::CrossMapLRN2d": (
         'torch.export cannot trace it (Attempted to set the storage of a tensor on device "cpu" to a storage on '
         'different device "meta". This is no longer allowed; the devices must match)'
@@ -27,7 +27,7 @@ SENTENCES = {
         "torch.export cannot trace it (the shape of what `aten._ctc_loss.Tensor` gives depends on values of its tensors)"
     ),
     "from_torch.py::AdaptiveAvgPool3d": f"{LIBRARY} (aten._adaptive_avg_pool3d)",
-    "from_torch.py::EmbeddingBag": TOPK.replace("topk", "_embedding_bag"),
+    "from_torch.py::EmbeddingBag": LEFT.format("_embedding_bag"),
     "from_torch.py::Flatten": VIEWS,
     "from_torch.py::FractionalMaxPool2d": "it draws random numbers (aten.rand.default)",
     "from_torch.py::GaussianNLLLoss": "torch.export cannot trace it (what it does depends on values of its tensors)",
@@ -36,11 +36,8 @@ SENTENCES = {
     "tests/data/survey/composed.py:276, `return F.scaled_dot_product_attention(q.relu(), k, v, dropo…`",
     "composed.py::Median": f"{LIBRARY} (aten.median.dim)",
     "composed.py::OddNames": "torch.export cannot trace it (a part of the module has a name that it cannot write)",
-    "composed.py::SmoothedInWindows": TOPK.replace("topk", "avg_pool3d"),
+    "composed.py::SmoothedInWindows": LEFT.format("avg_pool3d"),
     "composed.py::TopK": f"{LIBRARY} (aten.topk)",
-    "composed.py::TopTwoOfGates": TOPK,
-    "from_transformers.py::Llama4Router": TOPK,
-    "from_transformers.py::MixtralTopKRouter": TOPK,
     "from_transformers.py::WhisperPositionalEmbedding": VIEWS,
 }
 """By id, the generator's whole sentence. Every other module gets a candidate."""
@@ -76,8 +73,10 @@ JUDGED = (
     "composed.py::SharedActivation",
     "composed.py::Sorted",
     "composed.py::Tower",
+    "composed.py::TopTwoOfGates",
     "composed.py::TwoLayerGRU",
     "from_transformers.py::LlamaRMSNorm",
+    "from_transformers.py::MixtralTopKRouter",
     "from_transformers.py::SwinAttention",
 )
 """Whose candidates are judged, in Triton's interpreter; each is accepted."""

@@ -146,9 +146,8 @@ def test_targets_without_a_kernel_and_files_without_a_target_pass(tmp_path, monk
         (IN_A_FUNCTION, "14", "cannot be a target; move it to"),
         (LAYERS.replace("init=(64,)", "kernel=NAME"), "12", "is not a string literal; write the module's"),
         (LAYERS.replace("return x *", "return x * *"), "21", r"cannot be read as Python \(.*\); correct it"),
-        (LAYERS.replace("@triton", "@triton_candidate()\n@triton"), "12", "marked again on line 13; keep"),
     ],
-    ids=["in a function", "kernel= by name", "syntax", "twice"],
+    ids=["in a function", "kernel= by name", "syntax"],
 )
 def test_markers_that_cannot_work_are_named(tmp_path, monkeypatch, check, text, where, said) -> None:
     monkeypatch.chdir(tmp_path)

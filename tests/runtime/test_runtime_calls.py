@@ -48,7 +48,10 @@ def test_any_kind_of_parameter(with_parameters, parameters) -> None:
             assert used(module, x=X)
         if "kwargs" in parameters:
             assert not used(module, X, further=1)
-            assert "passed through `*` or `**` (kwargs)" in explain(module, X, further=1)
+            told = "argument `further` in `**kwargs` was not passed when the kernel was verified"
+            assert told in explain(module, X, further=1)
+        if "args" in parameters.replace("kwargs", ""):
+            assert "passed through `*` (args)" in explain(module, X, 1.0, None, 1)
 
 
 def test_self_by_another_name(write) -> None:

@@ -114,7 +114,10 @@ def test_what_cannot_be_taken_out_is_said(tmp_path: Path) -> None:
     [
         (f"{IMPORT}@triton_candidate(**common)\n{BODY}", "`**common` may hold a kernel already"),
         (f"{IMPORT}@triton_candidate(kernel=NAME)\n{BODY}", "its kernel is the expression `NAME`"),
-        (f"{IMPORT}@triton_candidate\n@triton_candidate\n{BODY}", "the class has 2 markers there"),
+        (
+            f"{IMPORT}{BODY}\ntriton_candidate(RMSNorm); triton_candidate(RMSNorm)\n",
+            "the class has 2 markers there",
+        ),
         (f"{IMPORT}{BODY}", "there is no such marker"),
         (f"{IMPORT}@triton_candidate(\n{BODY}", "was never closed"),
         ("# coding: utf-7\n" + BODY, "because"),

@@ -144,7 +144,8 @@ def test_a_marker_that_cannot_be_edited_changes_nothing(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (root / "pkg/more.py").write_text(
-        'from pytest_kernelllm import triton_candidate\n@triton_candidate\n@triton_candidate(kernel="pkg._triton.first")\nclass C:\n    pass\n'
+        "from pytest_kernelllm import triton_candidate\nclass C: ...\n"
+        'triton_candidate(C, kernel="pkg._triton.first"); triton_candidate(C)\n'
     )
     whole = snapshot(root)
     assert main(["revert", "pkg/layers.py::First", "pkg/more.py::C"]) == 2

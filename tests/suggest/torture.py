@@ -318,9 +318,6 @@ NASTY: dict[str, Nasty] = {
     "a kernel that is computed": decorated(
         "@triton_candidate(kernel='a' + 'b')", refused="its kernel is the expression `'a' + 'b'`"
     ),
-    "two markers on one class": decorated(
-        "@triton_candidate\n@triton_candidate", refused="the class has 2 markers there"
-    ),
     "a linked file": Nasty(
         PLAIN,
         path="real/m.py",

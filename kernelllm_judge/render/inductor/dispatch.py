@@ -53,10 +53,12 @@ def conditions(groups: Sequence[Sequence[Region]]) -> list[str]:
     distinguishing = [name for name in names if len({repr(domain.get(name)) for domain in everything}) > 1]
     # Tests of inputs are preferred to tests of the module's attributes.
     inputs = [name for name in distinguishing if not is_own(name)]
+    everywhere = [name for name in distinguishing if all(name in domain for domain in everything)]
+    attributes = [name for name in everywhere if is_own(name)]
     alike: defaultdict[str, list[tuple[int, Region]]] = defaultdict(list)
     for number, group in enumerate(groups):
         for region in group:
-            alike[_test(region.specs, inputs or distinguishing, everything)].append((number, region))
+            alike[_test(region.specs, [*inputs, *attributes], everything)].append((number, region))
     tests: list[list[tuple[str, str]]] = [[] for _ in groups]
     for test, regions in alike.items():
         for number, by_size in _by_size(regions):

@@ -152,7 +152,7 @@ class _Emitter:
             assert isinstance(value, ast.Call)
             self._allocate(step.name, value)
         else:
-            usual = "attended" if torch_calls.is_attention(value) else "product"
+            usual = torch_calls.result_name(value)
             name = self.locals.take(self.outputs.get(step.name, usual))
             layout = self._layout(step.name)
             text = ast.unparse(self._library(value)) + torch_calls.ordered(value, layout)

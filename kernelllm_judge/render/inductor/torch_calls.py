@@ -16,6 +16,7 @@ _ATTENTION = {
     "torch.ops.kernelllm.attention_by_position.default": "{}.transpose(1, 2).contiguous()",
 }
 """How attention's result is brought into the order in which it was traced (see ``generate.inductor.library``)."""
+_TOPK = "torch.ops.aten.topk.default"
 _ATTENTION_DEFAULTS = {
     "attn_mask": "None",
     "dropout_p": "0.0",
@@ -33,6 +34,13 @@ def is_allocation(node: ast.expr) -> bool:
 def is_attention(node: ast.expr) -> bool:
     """Whether an expression is attention, which PyTorch's libraries compute."""
     return isinstance(node, ast.Call) and call_name(node) in _ATTENTION
+
+
+def result_name(node: ast.expr) -> str:
+    """Returns a name for what a library call gives."""
+    if is_attention(node):
+        return "attended"
+    return "largest" if isinstance(node, ast.Call) and call_name(node) == _TOPK else "product"
 
 
 def allocation(call: ast.Call) -> tuple[Sequence[ast.expr], Sequence[ast.expr], str]:
@@ -93,7 +101,7 @@ def evaluate(node: ast.expr, values: Mapping[str, int]) -> int | None:
 
 
 def vendor_call(call: ast.Call, view: Callable[[ast.expr], ast.expr]) -> ast.Call:
-    """Writes a matrix multiplication, convolution or attention with torch's public functions, without ``out=``.
+    """Writes a matrix multiplication, convolution, attention or topk with torch's public functions, without ``out=``.
 
     Args:
         call: the call as the compiler wrote it.
@@ -109,12 +117,14 @@ def vendor_call(call: ast.Call, view: Callable[[ast.expr], ast.expr]) -> ast.Cal
         return ast.Call(expression(f"torch.{short.lstrip('_')}"), [view(a) for a in call.args], kept)
     if name in _ATTENTION:
         return _attention(call, view, _ATTENTION[name])
+    if name == _TOPK:
+        return ast.Call(expression("torch.topk"), [view(each) for each in call.args], call.keywords)
     if name == "extern_kernels.convolution":
         return _convolution([view(a) for a in call.args], {k: view(v) for k, v in keywords.items()})
     operation = name.removeprefix("torch.ops.").removeprefix("extern_kernels.").removesuffix(".default")
     raise RenderError(
         f"The code leaves `{operation}` to PyTorch; a kernel module may leave only matrix multiplications, "
-        "convolutions and attention to it."
+        "convolutions, attention and topk to it."
     )
 
 

@@ -38,7 +38,17 @@ _SHIPPED = {
         name: _RUNTIME / f"{name}.py"
         for name in (
             *("adopted", "ambient", "any_kernel", "classes", "dispatch", "domain", "forms", "generated"),
-            *("leaves", "methods", "parameters", "record", "scope", "second_order", "targets", "watch"),
+            *(
+                "leaves",
+                "methods",
+                "parameters",
+                "record",
+                "returned",
+                "scope",
+                "second_order",
+                "targets",
+                "watch",
+            ),
         )
     },
     **{

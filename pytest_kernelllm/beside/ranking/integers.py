@@ -49,6 +49,10 @@ class KnownIntegers(DispatchMode):
             self._forget(given)
         return made
 
+    def value(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Returns a tensor's values on the CPU if they are known, else the tensor."""
+        return self._values.get(tensor, tensor)  # type: ignore[no-any-return]  # of a mapping of tensors
+
     def _on_values(self, func: Any, args: Any, kwargs: Any) -> Any:
         args, kwargs = tree_map_only(
             torch.Tensor, lambda tensor: self._values.get(tensor, tensor), (args, kwargs)

@@ -1,23 +1,20 @@
-"""Writes markers with the inputs and constructor arguments of a run."""
+"""Finds out how modules of a model can be marked, with the inputs and constructor arguments of a run."""
 
 from __future__ import annotations
 
 import inspect
-import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-from torch import nn
-
-from kernelllm_judge.core.syntax import snake_case
 from kernelllm_judge.core.targets import TensorSpec
 from kernelllm_judge.target.attributes import dtype_name, is_scalar
 from kernelllm_judge.target.build import original_forward
-from kernelllm_judge.target.cases import Ranges, Sizes
-from kernelllm_judge.target.varying import Axes, free_dims, leading_axes, runs_without_data
+from kernelllm_judge.target.cases import Described
+from kernelllm_judge.target.varying import runs_without_data
 from kernelllm_judge.target.work import empty_tensors
+from kernelllm_runtime.leaves import all_leaves, leaves
+from kernelllm_runtime.parameters import keywords
 from pytest_kernelllm.beside.ranking.construction import Constructions
 from pytest_kernelllm.beside.ranking.expressions import Imports, Inexpressible, expression
 from pytest_kernelllm.beside.ranking.rows import Group
@@ -36,6 +33,8 @@ class Marker:
     init: Mapping[str, Any] | None = None
     """Arguments of the constructor; None if the module is taken from the factory's model."""
     factory: Factory | None = None
+    left_out: str = ""
+    """What the run passed and the marker does not, because no domain can hold it, and what follows from that."""
     reason: str = ""
     """Why it cannot be marked; the rest is empty then."""
 
@@ -48,13 +47,13 @@ def marker_for(group: Group, constructions: Constructions, factory: Factory | No
     """
     cls = type(group.module)
     try:
-        inputs = _inputs(group)
+        inputs, left_out = _inputs(group)
         Imports().name(cls)
         init = constructions.arguments(group.module)
         if init is not None:
             try:
                 expression(dict(init), Imports())
-                return Marker(group, inputs, init)
+                return Marker(group, inputs, init, left_out=left_out)
             except Inexpressible as error:
                 why = f"its constructor takes {error}"
         else:
@@ -64,14 +63,16 @@ def marker_for(group: Group, constructions: Constructions, factory: Factory | No
         Imports().name(factory)
     except Inexpressible as error:
         return Marker(group, reason=str(error))
-    return Marker(group, inputs, None, factory)
+    return Marker(group, inputs, None, factory, left_out)
 
 
-def _inputs(group: Group) -> dict[str, Any]:
-    """The arguments of ``forward`` by parameter, without those at their defaults.
+def _inputs(group: Group) -> tuple[dict[str, Any], str]:
+    """The arguments of ``forward`` by parameter, without those at their defaults; and ``Marker.left_out``.
+
+    Left out is what no domain can hold, such as a cache of keys and values, if the module runs without it.
 
     Raises:
-        Inexpressible: one of them is neither a tensor nor a plain value.
+        Inexpressible: what is passed or returned can be no part of a domain.
     """
     signature = inspect.signature(original_forward(type(group.module)))
     try:
@@ -79,201 +80,65 @@ def _inputs(group: Group) -> dict[str, Any]:
     except TypeError:
         raise Inexpressible("its arguments do not fit the signature of forward") from None
     given: dict[str, Any] = {}
-    for name, value in list(bound.items())[1:]:
-        parameter = signature.parameters[name]
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            stars = "*" if parameter.kind == parameter.VAR_POSITIONAL else "**"
-            raise Inexpressible(f"its arguments go into {stars}{name}")
+    left_out: list[str] = []
+    odd: list[str] = []
+    own = dict(list(bound.items())[1:])
+    further = own.pop(keywords(signature), {})
+    for name, value in {**own, **further}.items():
+        parameter = signature.parameters[name if name in own else keywords(signature)]
         if is_scalar(value) and type(value) is type(parameter.default) and value == parameter.default:
             continue
-        if not (isinstance(value, Shape) or is_scalar(value)):
-            what = value.__qualname__ if isinstance(value, type) else type(value).__name__
-            raise Inexpressible(f"its argument `{name}` is a {what}")
-        given[name] = value
-    if not any(isinstance(value, Shape) for value in given.values()):
-        raise Inexpressible("it is called without a tensor")
-    if (odd := _odd(group.returned)) is not None:
-        raise Inexpressible(f"it returns a {odd.__qualname__}")
-    return given
-
-
-def _odd(returned: Any) -> type | None:
-    """The type of the first thing that is neither a tensor nor a plain value."""
-    if isinstance(returned, tuple):
-        return next((odd for each in returned if (odd := _odd(each))), None)
-    return returned if isinstance(returned, type) else None
-
-
-def markers_file(title: str, markers: Sequence[Marker]) -> str:
-    """Returns a Python file with markers, one for each class.
-
-    Args:
-        markers: of the groups to mark, the most promising first. Others are listed with their reasons.
-    """
-    imports = Imports()
-    writer = _Writer(imports)
-    blocks: list[str] = []
-    by_class: dict[type, list[Marker]] = {}
-    for marker in markers:
-        if marker.reason:
-            blocks.append(_comment(f"Not marked, because {marker.reason}: {_where(marker.group)}"))
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            raise Inexpressible(f"its arguments go into *{name}")
+        if _judged(value):
+            given[name] = value
+        elif parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD:
+            raise Inexpressible(f"its argument `{name}` {_kind(value)}")
         else:
-            by_class.setdefault(type(marker.group.module), []).append(marker)
-    marked = [writer.block(cls, same) for cls, same in by_class.items()]
-    head = f'''"""Modules of {title} where a kernel may be worth it, with the inputs of one run.
-
-Sizes may vary up to those of the run. Change what should be different, then run pytest --kernelllm on this file.
-"""'''
-    lines = [
-        "import torch",
-        *filter(None, [str(imports)]),
-        "",
-        "from pytest_kernelllm import triton_candidate",
-    ]
-    if not marked:
-        lines, head = [], f'"""Nothing in {title} can be marked that could save 1 % of a step."""'
-    return "\n\n".join([head, "\n".join(lines), *marked, *blocks]).strip() + "\n"
-
-
-class _Writer:
-    """Writes the functions and the call of each marker."""
-
-    def __init__(self, imports: Imports) -> None:
-        self._imports = imports
-        self._taken: set[str] = set()
-
-    def block(self, cls: type[nn.Module], markers: Sequence[Marker]) -> str:
-        """The marker of one class; calls with other constructor arguments or dtypes than the first are listed."""
-        name = self._imports.name(cls)
-        first = markers[0]
-        build, init = self._init(first, name)
-        dtype = _dtype(first)
-        same = [each for each in markers if (each.init, _dtype(each)) == (first.init, dtype)]
-        cases: dict[str, str] = {}
-        functions: list[str] = []
-        dims: dict[str, tuple[int, int]] = {}
-        for number, marker in enumerate(same, 1):
-            axes, ranges = _free(marker)
-            function = self._free(f"{snake_case(name)}_inputs")
-            functions.append(_function(function, marker, axes))
-            cases[f"call_{number}"] = function
-            for dim, (low, high) in ranges.items():
-                least, most = dims.get(dim, (low, high))
-                dims[dim] = (max(low, least), max(high, most))
-        inputs = (
-            next(iter(cases.values()))
-            if len(cases) == 1
-            else f"{{{', '.join(f'{k!r}: {v}' for k, v in cases.items())}}}"
-        )
-        options = [f"inputs={inputs}", *init]
-        options += [f"dtypes=({dtype!r},)"] if dtype else []
-        options += [f"dims={dims!r}"] if dims else []
-        comments = [_comment(_where(marker.group)) for marker in same]
-        others = [marker for marker in markers if marker not in same]
-        comments += [
-            _comment(f"Built in another way, so mark it in another file: {_where(marker.group)}")
-            for marker in others
-        ]
-        call = "triton_candidate(\n    " + f"{name},\n    " + ",\n    ".join(options) + ",\n)"
-        return "\n\n".join([*functions, *build, "\n".join([*comments, call])])
-
-    def _init(self, marker: Marker, name: str) -> tuple[list[str], list[str]]:
-        """The function that builds the module, if there is one, and the option ``init``."""
-        if marker.init is None:
-            function = self._free(f"{snake_case(name)}_module")
-            path = marker.group.paths[0]
-            factory = self._imports.name(marker.factory)
-            text = f"def {function}():\n    return {factory}()[0].get_submodule({path!r})"
-            return [text], [f"init={function}"]
-        if not marker.init:
-            return [], []
-        text = expression(dict(marker.init), self._imports)
-        if all(is_scalar(value) for value in marker.init.values()):
-            return [], [f"init={text}"]
-        function = self._free(f"{snake_case(name)}_arguments")
-        # A callable: every build gets fresh objects.
-        return [f"def {function}():\n    return {text}"], [f"init={function}"]
-
-    def _free(self, name: str) -> str:
-        number, free = 1, name
-        while free in self._taken:
-            number += 1
-            free = f"{name}_{number}"
-        self._taken.add(free)
-        return free
-
-
-def _free(marker: Marker) -> tuple[Axes, Ranges]:
-    """The axes that may vary, and in which ranges: as far as the module runs without data."""
-    shown = {name: _spec(value) for name, value in marker.inputs.items()}
-    axes = leading_axes(shown)
-
-    def runs(sizes: Sizes) -> bool:
-        return runs_without_data(marker.group.module, empty_tensors(axes.resized(shown, sizes)))
-
-    ranges = free_dims(axes.sizes, runs)
-    return axes.only(ranges), ranges
-
-
-def _spec(value: Any) -> Any:
-    return TensorSpec(dtype_name(value.dtype), value.sizes) if isinstance(value, Shape) else value
-
-
-def _function(name: str, marker: Marker, axes: Axes) -> str:
-    parameters = ", ".join(f"{dim}: int = {size}" for dim, size in axes.sizes.items())
-    names = {dim: dim for dim in axes.sizes}
-    drawn = {
-        argument: _drawn(value, ", ".join(map(str, axes.shape(argument, _spec(value), names))), marker)
-        if isinstance(value, Shape)
-        else repr(value)
-        for argument, value in marker.inputs.items()
-    }
-    if len(drawn) == 1 and next(iter(drawn)) == _first_parameter(type(marker.group.module)):
-        returned = next(iter(drawn.values()))
-    else:
-        returned = "{" + ", ".join(f"{argument!r}: {text}" for argument, text in drawn.items()) + "}"
-    return f"def {name}({parameters}):\n    return {returned}"
-
-
-def _first_parameter(cls: type[nn.Module]) -> str:
-    return list(inspect.signature(original_forward(cls)).parameters)[1]
-
-
-def _drawn(value: Shape, shape: str, marker: Marker) -> str:
-    """An expression for a random tensor."""
-    if value.dtype is torch.bool:
-        return f"torch.rand({shape}) > 0.5"
-    if value.dtype.is_floating_point:
-        dtype = "" if _dtype(marker) or value.dtype is torch.float32 else f", dtype={value.dtype}"
-        return f"torch.randn({shape}{dtype})"
-    dtype = "" if value.dtype is torch.int64 else f", dtype={value.dtype}"
-    return f"torch.randint({_below(value, marker)}, ({shape},){dtype})"
-
-
-def _below(value: Shape, marker: Marker) -> int:
-    """The bound of random integers: that of the run, or where it had no data, a module's rows or the largest size."""
-    if value.below is not None:
-        return max(value.below, 2)
-    table = next((p for p in marker.group.module.parameters() if p.dim() == 2), None)
-    return len(table) if table is not None else max((2, *value.sizes))
-
-
-def _dtype(marker: Marker) -> str:
-    """The floating dtype of the module and of its inputs; empty if there are several, or one that cannot be judged."""
-    held = [*marker.group.module.parameters(), *marker.group.module.buffers()]
-    kinds = {tensor.dtype for tensor in held if tensor.is_floating_point()}
-    kinds |= {v.dtype for v in marker.inputs.values() if isinstance(v, Shape) and v.dtype.is_floating_point}
-    known = (torch.float32, torch.float16, torch.bfloat16)
-    return dtype_name(kinds.pop()) if len(kinds) == 1 and kinds <= set(known) else ""
-
-
-def _comment(text: str) -> str:
-    return "\n".join(
-        textwrap.wrap(text, 98, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
+            left_out.append(f"`{name}`, which {_kind(value)}")
+            odd.append(f"its argument `{name}` {_kind(value)}")
+    if not any(isinstance(leaf, Shape) for leaf in all_leaves(given.values())):
+        raise Inexpressible("it is called without a tensor")
+    if left_out and not runs_without_data(group.module, empty_tensors(specs(given))):
+        raise Inexpressible(odd[0])
+    if (found := _odd(group.returned)) is not None:
+        raise Inexpressible(f"it returns {_a(found.__qualname__)}")
+    what = " and ".join(left_out)
+    return (
+        given,
+        what and f"its marker leaves out {what}, so kernels will not run in calls like the example's",
     )
 
 
-def _where(group: Group) -> str:
-    shown = ", ".join(group.patterns[:3]) + (", …" if len(group.patterns) > 3 else "")
-    times = "once a step" if group.calls == 1 else f"{group.calls} times a step"
-    return f"{type(group.module).__qualname__} at {shown}, {times}, up to {group.own.headroom / 1e3:.3g} ms"
+def _judged(value: Any) -> bool:
+    """Whether an argument is what a domain holds: a tensor, a plain value, or a tuple or dict of these."""
+    leaves = all_leaves([value])
+    return all(isinstance(leaf, Shape) or is_scalar(leaf) for leaf in leaves)
+
+
+def _kind(value: Any) -> str:
+    odd = next((x for x in all_leaves([value]) if not (isinstance(x, Shape) or is_scalar(x))), None)
+    kind = odd if isinstance(odd, type) else type(odd)
+    return f"{'is' if all_leaves([value]) == [value] else 'holds'} {_a(kind.__qualname__)}"
+
+
+def _a(noun: str) -> str:
+    return f"{'an' if noun[0] in 'AEIOUaeiou' else 'a'} {noun}"
+
+
+def _odd(returned: Any) -> type | None:
+    """The type of the first thing that is neither a tensor nor None, in what a module returns."""
+    if isinstance(returned, tuple | list | dict):
+        parts = returned.values() if isinstance(returned, dict) else returned
+        return next((odd for each in parts if (odd := _odd(each))), None)
+    if returned is None or isinstance(returned, Shape):
+        return None
+    return returned if isinstance(returned, type) else type(returned)
+
+
+def specs(inputs: Mapping[str, Any]) -> Described:
+    """The arguments by leaf."""
+    every = [leaf for name, value in inputs.items() for leaf in leaves(name, value)]
+    return {
+        name: TensorSpec(dtype_name(x.dtype), x.sizes) if isinstance(x, Shape) else x for name, x in every
+    }

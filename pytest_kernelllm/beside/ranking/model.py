@@ -116,8 +116,8 @@ def _ranking(
 def _row(group: Group, marker: Marker, whole: Cost, covered: Covered) -> RankedModule:
     cls, cost = type(group.module), group.cost
     kernel, gain, reason = covered.find(group.module)
-    if not (kernel or reason) and marker.reason:
-        reason = f"cannot be marked: {marker.reason}"
+    if not (kernel or reason):
+        reason = f"cannot be marked: {marker.reason}" if marker.reason else marker.left_out
     return RankedModule(
         cls=f"{cls.__module__}.{cls.__qualname__}",
         paths=group.patterns,

@@ -9,7 +9,8 @@ from typing import Any
 from rich.markup import escape
 
 from kernelllm_judge.core.records import Ratio
-from pytest_kernelllm.beside.ranking.markers import Marker, markers_file
+from pytest_kernelllm.beside.ranking.marker_file import markers_file
+from pytest_kernelllm.beside.ranking.markers import Marker
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.report.fitted import NAME, SENTENCE, Column, fitted, rendered
 from pytest_kernelllm.suggest.style import Style
@@ -53,7 +54,7 @@ class RankedModule:
     gain: Ratio | None = None
     """That kernel's measured speedup over eager at its marker's sizes."""
     reason: str = ""
-    """Why the store's kernels for its class do not count, or why it cannot be marked."""
+    """Why the store's kernels for its class do not count, why it cannot be marked, or what its marker leaves out."""
     marker: bool = False
     """Whether a marker can be written for it."""
 

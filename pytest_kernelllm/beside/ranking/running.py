@@ -70,9 +70,9 @@ def counted(subject: Subject, report: Report, integers: KnownIntegers | None = N
     """
     report("counting bytes and FLOPs")
     if any(parameter.is_meta for parameter in subject.model.parameters()):
-        with explained(), torch.device("meta"), integers or KnownIntegers():
+        with explained(), torch.device("meta"), integers or KnownIntegers() as known:
             subject = subject.to("meta")
-            return Run(subject, record(subject.model, subject.run))
+            return Run(subject, record(subject.model, subject.run, integers=known))
     try:
         with FakeTensorMode(allow_non_fake_inputs=True):
             return Run(subject, record(subject.model, subject.run))

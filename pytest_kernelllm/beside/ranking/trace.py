@@ -15,6 +15,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from kernelllm_judge.core.dispatch_mode import DispatchMode
+from kernelllm_runtime.returned import fields_of
+from pytest_kernelllm.beside.ranking.integers import KnownIntegers
 from pytest_kernelllm.beside.ranking.operations import Operation, Region, attention, operation
 
 
@@ -24,7 +26,7 @@ class Arguments:
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    """Tensors are replaced by a ``Shape``, plain values stay, anything else is its type."""
+    """Tensors are replaced by a ``Shape``, plain values and tuples, lists and dicts stay, anything else is its type."""
 
     @property
     def form(self) -> str:
@@ -38,8 +40,8 @@ class Shape:
 
     dtype: torch.dtype
     sizes: tuple[int, ...]
-    below: int | None = field(default=None, compare=False, repr=False)
-    """One more than the largest element of a tensor of integers, where the run had data."""
+    range: tuple[int, int] | None = field(default=None, compare=False, repr=False)
+    """The smallest element of a tensor of integers and one more than the largest, where the run knew them."""
 
 
 @dataclass(frozen=True)
@@ -76,13 +78,20 @@ class Stopwatch(Protocol):
         """Makes a call; returns its result, and a function that returns its µs once the run has ended."""
 
 
-def record(model: nn.Module, example: Callable[[], object], stopwatch: Stopwatch | None = None) -> Trace:
+def record(
+    model: nn.Module,
+    example: Callable[[], object],
+    stopwatch: Stopwatch | None = None,
+    integers: KnownIntegers | None = None,
+) -> Trace:
     """Runs ``example`` once without gradients, and records what happens.
 
     Args:
         model: the model that the example calls; other modules are not told apart.
+        stopwatch: measures each operation.
+        integers: knows the values of integers in a run without data.
     """
-    recorder = _Recorder(stopwatch)
+    recorder = _Recorder(stopwatch, integers)
     handles = []
     for path, module in model.named_modules():
         handles.append(module.register_forward_pre_hook(recorder.entering(path), with_kwargs=True))
@@ -102,8 +111,9 @@ def record(model: nn.Module, example: Callable[[], object], stopwatch: Stopwatch
 class _Recorder(DispatchMode):
     """Sees every operation that reaches the dispatcher."""
 
-    def __init__(self, stopwatch: Stopwatch | None) -> None:
+    def __init__(self, stopwatch: Stopwatch | None, integers: KnownIntegers | None) -> None:
         super().__init__()
+        self._integers = integers
         self.operations: list[Operation] = []
         self.calls: list[ModuleCall] = []
         self.measured: list[Callable[[], float]] = []
@@ -178,7 +188,7 @@ class _Recorder(DispatchMode):
         def entered(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             with self.paused():
                 arguments = Arguments(
-                    tuple(map(_shown, args)), {name: _shown(value) for name, value in kwargs.items()}
+                    tuple(map(self._shown, args)), {name: self._shown(each) for name, each in kwargs.items()}
                 )
             parent = self._open[-1] if self._open else None
             self._open.append(len(self.calls))
@@ -192,8 +202,19 @@ class _Recorder(DispatchMode):
         index = self._open.pop()
         with self.paused():
             self.calls[index] = replace(
-                self.calls[index], end=len(self.operations), returned=_shown(returned)
+                self.calls[index], end=len(self.operations), returned=self._shown(returned)
             )
+
+    def _shown(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            known = self._integers.value(value) if self._integers else value
+            return Shape(value.dtype, tuple(value.shape), _range(known))
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        if type(value) in (tuple, list):
+            return type(value)(map(self._shown, value))
+        held = value if type(value) is dict else fields_of(value)
+        return type(value) if held is None else {name: self._shown(each) for name, each in held.items()}
 
 
 class _AttentionAsOne(TorchFunctionMode):
@@ -213,20 +234,10 @@ class _AttentionAsOne(TorchFunctionMode):
         )
 
 
-def _shown(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return Shape(value.dtype, tuple(value.shape), _below(value))
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if type(value) in (tuple, list):
-        return tuple(map(_shown, value))
-    return type(value)
-
-
-def _below(value: torch.Tensor) -> int | None:
-    """One more than the largest element of a tensor of integers; None without data."""
+def _range(value: torch.Tensor) -> tuple[int, int] | None:
+    """The smallest element of a tensor of integers and one more than the largest; None without data."""
     whole = not value.is_floating_point() and not value.is_complex() and value.dtype is not torch.bool
     if not whole or not value.numel() or value.is_meta or type(value) is not torch.Tensor:
         return None
     with _disable_current_modes():  # a mode without data would give a tensor without
-        return int(value.max()) + 1
+        return int(value.min()), int(value.max()) + 1

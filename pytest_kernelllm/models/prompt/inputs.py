@@ -54,7 +54,8 @@ def order(signature: inspect.Signature, passed: Mapping[str, Any], what: str) ->
 
 def constructor_values(live: LiveTarget) -> dict[str, Any]:
     """Returns the constructor's arguments by name, in the order in which they are passed by position."""
-    made = build.init_arguments(live.options.init, f"{live.target.path}: {live.target.name}")
+    init = live.way(live.cases[0]).init
+    made = build.init_arguments(init, f"{live.target.path}: {live.target.name}")
     call = made if isinstance(made, Call) else _observed_call(live)
     signature = inspect.signature(live.cls.__init__)
     signature = signature.replace(parameters=list(signature.parameters.values())[1:])
@@ -76,7 +77,7 @@ def _observed_call(live: LiveTarget) -> Call:
         original(self, *args, **kwargs)
 
     with patch.object(live.cls, "__init__", recording), seeded(0, "cpu"):
-        module = live.options.init()
+        module = live.way(live.cases[0]).init()
     if id(module) not in calls:
         raise PromptError(
             "its init callable returns a module that it did not make; return the constructor's arguments"

@@ -270,7 +270,7 @@ def test_the_expected_gain_is_what_was_measured_and_where(project) -> None:
     spread = MICROSECONDS
     timing = Timing("default", spread, spread, spread, spread, Ratio(1.5, 1.44, 1.56))
     project.verified(kernel_text(), timing=(timing,))
-    model = project.layers().Model()
+    model = project.layers().Model().eval()
     with optimize_model(model) as report:
         assert report.replaced[0].gain == Ratio(1.5, 1.44, 1.56)
         assert "1.50x [1.44, 1.56]" in str(report)
@@ -290,7 +290,7 @@ def test_of_several_kernels_the_fastest_that_fits_is_taken(project, speedups) ->
     fast = kernels[speedups.index(1.3)]
     (project.path / "wide.py").write_text(MARKED.replace("(4, 8)", "(4, 9)"))
     wide = project.verified(kernel_text(9), "wide.py", timing=measured(9.0))
-    report = optimize_model(project.layers().Model())
+    report = optimize_model(project.layers().Model().eval())
     assert {each.path: each.kernel for each in report.replaced} == {
         "blocks.0": fast,
         "blocks.1": fast,
@@ -526,7 +526,7 @@ def test_what_cannot_be_replaced_says_why(project, model, case) -> None:
 )
 def test_kernels_that_are_not_verified_here_are_not_used(project, changed, wanted) -> None:
     project.verified(kernel_text(), **changed)
-    report = optimize_model(project.layers().Model())
+    report = optimize_model(project.layers().Model().eval())
     assert not report.replaced
     assert reason(report, "blocks.0") == wanted
 
@@ -534,7 +534,7 @@ def test_kernels_that_are_not_verified_here_are_not_used(project, changed, wante
 @pytest.mark.parametrize("changed", [{"python": "3.99"}, {"driver": "1"}])
 def test_python_and_driver_may_differ(project, changed) -> None:
     project.verified(kernel_text(), environment=replace(HERE, **changed))
-    assert optimize_model(project.layers().Model()).replaced
+    assert optimize_model(project.layers().Model().eval()).replaced
 
 
 def test_a_class_of_equal_source_in_another_file_runs_the_same_kernel(project) -> None:
@@ -544,7 +544,7 @@ def test_a_class_of_equal_source_in_another_file_runs_the_same_kernel(project) -
     for name in ("layers", "kept"):
         (project.path / f"{name}.py").write_text(text)
     project.verified(kernel_text(), file="kept.py")
-    assert len(optimize_model(project.layers().Model()).replaced) == 3
+    assert len(optimize_model(project.layers().Model().eval()).replaced) == 3
 
 
 def test_without_a_gpu_nothing_is_replaced(model, monkeypatch) -> None:
@@ -568,7 +568,7 @@ def test_adopted_classes_are_left_alone(project, model) -> None:
     (project.path / "adopted.py").write_text(text)
     import adopted
 
-    own = adopted.Model()
+    own = adopted.Model().eval()
     report = optimize_model(own)
     assert reason(report, "blocks.0") == "left alone: it has adopted k"
     assert type(own.blocks[0]) is adopted.Scale

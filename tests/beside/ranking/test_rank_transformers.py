@@ -175,14 +175,22 @@ def test_written_markers_are_targets_with_the_sizes_of_the_run(project):
     with pytest.raises(FileExistsError):
         found.write_markers("markers_of_rank.py")
     scanned = scan_file(project / "markers_of_rank.py", project)
-    assert [target.name for target in scanned.targets] == ["LlamaRMSNorm", "LlamaMLP"]
+    names = ["LlamaRMSNorm", "LlamaAttention", "LlamaMLP", "LlamaDecoderLayer"]
+    assert [target.name for target in scanned.targets] == names
     for target in scanned.targets:
         (case,) = load_target(project, target).cases
-        assert case.sizes == {"batch": 2, "seq": 16}
-        assert case.domain.dims == {"batch": (1, 2), "seq": (1, 16)}
         assert case.dtype == "float32"
-    text = (project / "markers_of_rank.py").read_text()
-    assert "# Not marked, because its argument `position_embeddings` is a tuple: LlamaAttention" in text
+        if target.name in ("LlamaRMSNorm", "LlamaMLP"):
+            assert case.sizes == {"batch": 2, "seq": 16}
+            assert case.domain.dims == {"batch": (1, 2), "seq": (1, 16)}
+        else:
+            assert case.domain.inputs["position_embeddings[0]"].shape[-1] == 8
+            assert case.domain.inputs["position_ids"].dtype == "int64"
+    text = " ".join((project / "markers_of_rank.py").read_text().replace("\n#", "").split())
+    assert (
+        "Its marker leaves out `past_key_values`, which is a DynamicCache, so kernels will not run in" in text
+    )
+    assert "Not marked, because it returns a DynamicCache: LlamaModel at model" in text
 
 
 def test_a_module_whose_arguments_cannot_be_written_is_taken_from_the_factory(project):
