@@ -32,6 +32,9 @@ TASK, REFERENCE, SUBMISSION = "task.yml", "reference.py", "submission.py"
 
 _HOLDERS = (dict, list, tuple)
 
+_COMPILED = re.compile(r"\btorch\.compile\((\w+)(?:,[^()]*)?\)")
+"""A function that is compiled, which changes nothing that it computes; no kernel module is."""
+
 _DEVICE = re.compile(r"(?<=[\"'])cuda(?::\d+)?(?=[\"'])")
 
 
@@ -84,10 +87,14 @@ def translate(folder: Path, submission: str | None, into: Path, *, on_gpu: bool)
     tests = _listed(task, "tests", folder)
     benchmarks = _listed(task, "benchmarks", folder) if on_gpu and task.get("benchmarks") else []
     data, leaves = _taken_apart(package, tests[0])
-    cases = {f"{kind}-{n}": each for kind, found in (("test", tests), ("benchmark", benchmarks)) for n, each in enumerate(found, 1)}
+    cases = {
+        f"{kind}-{n}": each
+        for kind, found in (("test", tests), ("benchmark", benchmarks))
+        for n, each in enumerate(found, 1)
+    }
     problem = package / "problem.py"
     problem.write_text(_problem(cases, data, leaves), encoding="utf-8")
-    answer = read_text(folder / SUBMISSION) if submission is None else submission
+    answer = _COMPILED.sub(r"\1", read_text(folder / SUBMISSION) if submission is None else submission)
     call = f"custom_kernel({_rebuilt(data, leaves)})"
     return Pair(f"{problem}::Problem", f"{answer}\n\n\nclass ModelNew:\n{_forward(leaves, call)}")
 
@@ -149,7 +156,11 @@ def _without_contexts(reference: str) -> str:
     """Leaves out contexts of the problem's ``utils``: they set PyTorch's modes for a comparison that the judge does in float64."""
     imported = re.findall(r"^from \.utils import (.+)$", reference, re.MULTILINE)
     names = "|".join(re.findall(r"\w+", " ".join(imported)))
-    return re.sub(rf"^(\s*)with (?:{names})\(\):", r"\1if True:", reference, flags=re.MULTILINE) if names else reference
+    return (
+        re.sub(rf"^(\s*)with (?:{names})\(\):", r"\1if True:", reference, flags=re.MULTILINE)
+        if names
+        else reference
+    )
 
 
 # --------------------------------------------------------------------------- what data holds
@@ -171,7 +182,9 @@ def _taken_apart(package: Path, test: Mapping[str, Any]) -> tuple[Any, list[_Lea
     except PairError:
         raise
     except (Exception, SystemExit) as error:  # the problem's own code may raise anything
-        raise PairError(f"The reference of the problem cannot be called: {type(error).__name__}: {whole(error)}.") from error
+        raise PairError(
+            f"The reference of the problem cannot be called: {type(error).__name__}: {whole(error)}."
+        ) from error
     finally:
         sys.path.remove(str(package.parent))
 
@@ -179,13 +192,16 @@ def _taken_apart(package: Path, test: Mapping[str, Any]) -> tuple[Any, list[_Lea
 def _unpacked(reference: str) -> list[str]:
     """Returns the names to which ``ref_kernel`` unpacks its parameter; none where it does not."""
     function = next(
-        (n for n in ast.parse(reference).body if isinstance(n, ast.FunctionDef) and n.name == "ref_kernel"), None
+        (n for n in ast.parse(reference).body if isinstance(n, ast.FunctionDef) and n.name == "ref_kernel"),
+        None,
     )
     if function is None or not function.args.args:
         raise PairError("reference.py has no function ref_kernel(data).")
     for node in ast.walk(function):
         match node:
-            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Name(id=value)) if value == function.args.args[0].arg:
+            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Name(id=value)) if (
+                value == function.args.args[0].arg
+            ):
                 return [each.id for each in names if isinstance(each, ast.Name)]
     return []
 
@@ -267,7 +283,9 @@ def _problem(cases: Mapping[str, Mapping[str, Any]], data: Any, leaves: Sequence
     result = f"ref_kernel({_rebuilt(data, leaves)})"
     if len(written) == 1:  # it says the result's dtype, whatever the reference computes in
         result = f"like({result}, {written[0]})"
-    makers = "".join(f"    {name!r}: functools.partial(made, {arguments!r}),\n" for name, arguments in cases.items())
+    makers = "".join(
+        f"    {name!r}: functools.partial(made, {arguments!r}),\n" for name, arguments in cases.items()
+    )
     return _PROBLEM.format(
         held="".join(f"{leaf.path}, " for leaf in leaves), makers=makers, forward=_forward(leaves, result)
     )

@@ -78,7 +78,9 @@ def chats_with(protocol: str, model: str) -> bool:
 
     With ``auto``, those called KernelLLM continue a text; a model without a name is taken for KernelLLM, the default.
     """
-    return protocol == "chat" or (protocol == "auto" and bool(model) and "kernelllm" not in model.lower())
+    return protocol in ("chat", "responses") or (
+        protocol == "auto" and bool(model) and "kernelllm" not in model.lower()
+    )
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,12 @@ def text_of(prompt: Prompt) -> str:
     if isinstance(prompt, str):
         return prompt
     return "\n\n".join(f"[{message.role}]\n{message.text}" for message in prompt)
+
+
+def conversation(prompt: Prompt) -> list[dict[str, str]]:
+    """Returns a prompt as OpenAI's protocols take conversations; a text is one turn of the user's."""
+    turns = (Message("user", prompt),) if isinstance(prompt, str) else prompt
+    return [{"role": message.role, "content": message.text} for message in turns]
 
 
 def split_reasoning(text: str) -> tuple[str, str]:
