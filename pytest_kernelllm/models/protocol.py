@@ -108,20 +108,6 @@ def conversation(prompt: Prompt) -> list[dict[str, str]]:
     return [{"role": message.role, "content": message.text} for message in turns]
 
 
-def split_reasoning(text: str) -> tuple[str, str]:
-    """Returns what a model thought and what it answered, where a server leaves both in one text.
-
-    Thoughts stand between ``<think>`` and ``</think>`` at the beginning; some chat templates write the first of the
-    two themselves. Thoughts without an end are cut off: there is no answer.
-    """
-    begin, end = "<think>", "</think>"
-    thoughts, found, answer = text.partition(end)
-    opened = thoughts.lstrip().startswith(begin)
-    if not opened and (not found or begin in thoughts):
-        return "", text
-    return thoughts.lstrip().removeprefix(begin).strip(), answer.lstrip()
-
-
 @dataclass(frozen=True)
 class Ask:
     """Asks for samples of one prompt."""
