@@ -124,7 +124,7 @@ def _listed(task: Mapping[str, Any], name: str, folder: Path) -> Sequence[Mappin
 
 
 def _package(folder: Path, task: Mapping[str, Any], into: Path, *, on_gpu: bool) -> Path:
-    """Copies the problem's modules to a package whose name their texts give, so that no other problem's take their place."""
+    """Copies the problem's modules to a package whose name their texts and place give, so that no other's take its place."""
     listed = [each for each in task.get("files") or () if isinstance(each, dict)]
     sources = {str(each.get("name")): folder / str(each.get("source")) for each in listed}
     texts = {
@@ -137,7 +137,7 @@ def _package(folder: Path, task: Mapping[str, Any], into: Path, *, on_gpu: bool)
     texts[REFERENCE] = _without_contexts(texts[REFERENCE])
     if not on_gpu:
         texts = {name: _DEVICE.sub("cpu", text) for name, text in texts.items()}
-    digest = hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest()[:12]
+    digest = hashlib.sha256(repr((str(into), sorted(texts.items()))).encode()).hexdigest()[:12]
     package = into / f"gpumode_{digest}"
     package.mkdir(parents=True, exist_ok=True)
     for name, text in ({"__init__.py": ""} | texts).items():

@@ -118,9 +118,11 @@ class WarmJudge:
         try:
             text, note = (None, SUBMISSION) if candidate is None else text_of(candidate)
             given = {Path(reference.partition("::")[0]).resolve()}
-            if text is None or Path(reference).is_dir():
+            if Path(reference).is_dir():
                 pair = self._translate(Path(reference), text, reproducer)
                 reference, text = pair.reference, pair.candidate
+            if text is None:
+                raise PairError(f"{reference} is no folder with a submission of its own; name a candidate")
             live = self._load(reference, tuple(dtypes))
             source, verdict = judge_candidate(self._judge, live, text, note, speed)
             if reproducer is None or verdict.verdict != "rejected":
