@@ -25,14 +25,18 @@ class KernelLLMVerifier:
     """Takes the place of KernelAgent's ``KernelVerifier``: a kernel passes that is accepted, at sizes and values of the judge's."""
 
     def __init__(
-        self, log_dir: Path | None = None, logger: logging.Logger | None = None, dtypes: Sequence[str] = ()
+        self,
+        log_dir: Path | None = None,
+        logger: logging.Logger | None = None,
+        dtypes: Sequence[str] = ("bfloat16",),
     ) -> None:
         """Prepares; ``log_dir`` and ``logger`` are those that KernelAgent gives to its parts.
 
         Args:
             log_dir: gets the verdict as ``kernelllm-verdict.json``.
             logger: is told what was decided.
-            dtypes: what the problem's parameters and inputs are cast to, such as ``bfloat16``; none leaves them.
+            dtypes: what the problem's parameters and inputs are cast to; bfloat16 is what KernelAgent's own tests and benchmark
+                take, and none leaves them.
         """
         self._log_dir, self._dtypes = log_dir, tuple(dtypes)
         self._logger = logger or logging.getLogger(__name__)

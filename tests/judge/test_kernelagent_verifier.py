@@ -68,10 +68,20 @@ def problem(tmp_path):
     return file
 
 
-def test_a_right_kernel_passes_with_the_modules_own_weights_and_settings(problem, tmp_path, caplog):
+IN_FLOAT32 = KERNEL.replace("mask, other=0.0)", "mask, other=0.0).to(tl.float32)")
+ARGUMENTS = KERNEL.replace(
+    "(x, weight, bias, eps=1e-5):",
+    "(x, *args, **kwargs):\n    weight, bias = args\n    eps = kwargs.get('eps', 1e-5)",
+)
+
+
+@pytest.mark.parametrize(("text", "dtypes"), [(KERNEL, ()), (ARGUMENTS, ()), (IN_FLOAT32, ("bfloat16",))])
+def test_a_right_kernel_passes_with_the_modules_own_weights_and_settings(
+    problem, tmp_path, caplog, text, dtypes
+):
     caplog.set_level(logging.INFO)
-    verifier = KernelLLMVerifier(log_dir=tmp_path, logger=logging.getLogger("agent"))
-    assert verifier.verify(KERNEL, problem, ["raise SystemExit(1)"])
+    verifier = KernelLLMVerifier(log_dir=tmp_path, logger=logging.getLogger("agent"), dtypes=dtypes)
+    assert verifier.verify(text, problem, ["raise SystemExit(1)"])
     assert json.loads((tmp_path / VERDICT).read_text())["verdict"] == "accepted"
     assert caplog.messages == ["accepted"]
 
@@ -85,11 +95,11 @@ def test_a_right_kernel_passes_with_the_modules_own_weights_and_settings(problem
     ],
 )
 def test_a_wrong_one_does_not_and_the_log_says_why(problem, caplog, text, said):
-    assert not KernelLLMVerifier().verify(text, problem)
+    assert not KernelLLMVerifier(dtypes=()).verify(text, problem)
     assert said in caplog.text
 
 
 def test_what_cannot_be_judged_does_not_pass(problem, caplog):
     problem.write_text(PROBLEM.replace("get_inputs", "no_inputs"))
-    assert not KernelLLMVerifier().verify(KERNEL, problem)
+    assert not KernelLLMVerifier(dtypes=()).verify(KERNEL, problem)
     assert "KernelBench's form" in caplog.text

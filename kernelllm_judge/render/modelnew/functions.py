@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kernelllm_judge.core.arguments import nested
@@ -39,13 +39,12 @@ def entry(tree: ast.Module) -> ast.FunctionDef | None:
 def model_texts(function: ast.FunctionDef, live: LiveTarget) -> list[str]:
     """Returns classes ``ModelNew`` whose ``forward`` calls a function: with settings that are lists as a whole, and with one item.
 
+    What takes ``*args`` gets the inputs and the weights that no parameter is named after, in the module's order; what takes
+    ``**kwargs`` gets nothing by them.
+
     Raises:
         RenderError: a parameter cannot be bound, or an input goes nowhere.
     """
-    if function.args.vararg or function.args.kwarg:
-        raise RenderError(
-            f"Line {function.lineno}: {function.name} takes *args or **kwargs; parameters are bound by name, so each needs one."
-        )
     passed = nested(live.cases[0].domain.inputs)
     inputs = [name for name in live.signature.parameters if name in passed]
     names = [p.arg for p in parameters(function.args)]
@@ -62,13 +61,14 @@ def model_texts(function: ast.FunctionDef, live: LiveTarget) -> list[str]:
                 f"Line {function.lineno}: the parameter `{name}` of {function.name} is neither an input of the "
                 "target's forward nor one of its weights or settings."
             )
-    if not {n for n in inputs if isinstance(passed[n], TensorSpec | tuple)} <= set(bound.values()):
+    more = [*unnamed, *_weights(live, bound.values())] if function.args.vararg else []
+    if not {n for n in inputs if isinstance(passed[n], TensorSpec | tuple)} <= {*bound.values(), *more}:
         raise RenderError(
             f"Line {function.lineno}: {function.name} takes ({', '.join(names)}); the target's forward takes "
             f"({', '.join(inputs)})."
         )
     whole = {name: text.removesuffix("[0]") for name, text in bound.items()}
-    return [_model(function, each, live) for each in ([whole, bound] if whole != bound else [whole])]
+    return [_model(function, each, more, live) for each in ([whole, bound] if whole != bound else [whole])]
 
 
 def _held(name: str, live: LiveTarget, taken: Collection[str]) -> str:
@@ -100,7 +100,14 @@ def _constructor_arguments(live: LiveTarget) -> Mapping[str, object]:
     return {name: value for name, value in plain.items() if is_literal(value)}
 
 
-def _model(function: ast.FunctionDef, bound: Mapping[str, str], live: LiveTarget) -> str:
-    passed = ", ".join(f"{name}={text}" for name, text in bound.items())
+def _weights(live: LiveTarget, taken: Collection[str]) -> list[str]:
+    """Returns the expressions for the module's tensors that are not taken, in its order."""
+    attributes = live.cases[0].domain.attributes
+    held = (live.parts.expression(path) for path, spec in attributes.items() if isinstance(spec, TensorSpec))
+    return [text for text in held if text is not None and text not in taken]
+
+
+def _model(function: ast.FunctionDef, bound: Mapping[str, str], more: Sequence[str], live: LiveTarget) -> str:
+    passed = ", ".join([text if more else f"{name}={text}" for name, text in bound.items()] + [*more])
     takes = ", ".join(["self", *live.signature.parameters])
     return f"class ModelNew:\n    def forward({takes}):\n        return {function.name}({passed})\n"
