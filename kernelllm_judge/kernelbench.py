@@ -94,7 +94,7 @@ def eval_kernel_against_ref(
             candidate,
             timing=measure_performance,
             dtypes=() if precision is None else (str(precision).removeprefix("torch."),),
-            gpu=getattr(device, "index", device),
+            gpu=device if device is None or isinstance(device, int) else device.index,
         )
     if verbose:
         print(f"[Eval] {verdict.in_words()}")
