@@ -103,3 +103,15 @@ def test_what_cannot_be_judged_does_not_pass(problem, caplog):
     problem.write_text(PROBLEM.replace("get_inputs", "no_inputs"))
     assert not KernelLLMVerifier(dtypes=()).verify(KERNEL, problem)
     assert "KernelBench's form" in caplog.text
+
+
+def test_the_weight_and_bias_of_a_layer_come_together(problem, caplog):
+    added = "self.bias = nn.Parameter(torch.rand(1))"
+    text = PROBLEM.replace("eps=eps)\n", f"eps=eps)\n        {added}\n")
+    problem.write_text(text.replace("self.norm(x)", "self.norm(x) + self.bias"))
+    kernel = KERNEL.replace("bias, eps=1e-5):", "bias, eps=1e-5, add_bias=None):")
+    kernel = kernel.replace("bias, out, width", "bias, add_bias, out, width").replace(
+        "bias_ptr, out_ptr,", "bias_ptr, add_ptr, out_ptr,"
+    )
+    kernel = kernel.replace("* weight + bias,", "* weight + bias + tl.load(add_ptr),")
+    assert KernelLLMVerifier(dtypes=()).verify(kernel, problem), caplog.text

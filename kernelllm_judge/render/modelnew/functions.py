@@ -51,7 +51,7 @@ def model_texts(function: ast.FunctionDef, live: LiveTarget) -> list[str]:
     unnamed = [name for name in inputs if name not in names]
     bound: dict[str, str] = {}
     for name in names:
-        text = name if name in inputs else _held(name, live, bound.values())
+        text = name if name in inputs else _beside(name, live, bound) or _held(name, live, bound.values())
         if not text and name not in defaults(function.args) and unnamed:
             text = unnamed.pop(0)
         if text:
@@ -69,6 +69,13 @@ def model_texts(function: ast.FunctionDef, live: LiveTarget) -> list[str]:
         )
     whole = {name: text.removesuffix("[0]") for name, text in bound.items()}
     return [_model(function, each, more, live) for each in ([whole, bound] if whole != bound else [whole])]
+
+
+def _beside(name: str, live: LiveTarget, bound: Mapping[str, str]) -> str:
+    """Returns the expression for a weight of the layer whose weight was bound last: ``weight, bias`` come together."""
+    last = next(reversed(bound.values()), "")
+    text = f"{last.rpartition('.')[0]}.{name}"
+    return text if text in _weights(live, bound.values()) else ""
 
 
 def _held(name: str, live: LiveTarget, taken: Collection[str]) -> str:
