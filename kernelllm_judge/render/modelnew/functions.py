@@ -20,7 +20,7 @@ from kernelllm_judge.core.syntax import (
     parameters,
 )
 from kernelllm_judge.render.errors import RenderError
-from kernelllm_judge.render.modelnew.matches import likeness
+from kernelllm_judge.render.modelnew.matches import likeness, words_of
 
 if TYPE_CHECKING:
     from kernelllm_judge.target.live import LiveTarget
@@ -86,11 +86,12 @@ def _held(name: str, live: LiveTarget, taken: Collection[str]) -> str:
         if text is None or text in taken:
             continue
         if isinstance(spec, TensorSpec):
-            alike[text] = likeness(name, path)
-        elif path.partition("[")[0].rpartition(".")[2] == name:
+            if words_of(name)[-1:] == words_of(path)[-1:]:  # the others say which layer's it is
+                alike[text] = likeness(name, path)
+        elif name in (own := path.partition("[")[0]).split(".")[-1:] or words_of(name) == words_of(own):
             return text if "[" not in path else f"{text.partition('[')[0]}[0]"
     best = max(alike, key=lambda text: alike[text], default="")
-    if best and alike[best] >= 10:
+    if best:
         return best
     given = _constructor_arguments(live)
     return ast.unparse(literal(given[name])) if name in given else ""
