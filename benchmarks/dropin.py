@@ -16,6 +16,7 @@ https://github.com/adityakotha03/tritonLLM at 0e70fe5.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
 import os
@@ -36,7 +37,8 @@ from typing import Any
 from benchmarks.checkout import import_from, script
 from benchmarks.rows import ROOT, Row
 
-WAYS = ("theirs", "ours", "float64")
+AT_ONCE = {"theirs": 2, "ours": 4, "float64": 2}
+"""How many evaluations of each way run at the same time: inputs in float64 take tens of gigabytes."""
 
 RIGHT = 16.0
 """Times the error that PyTorch makes in float32."""
@@ -68,7 +70,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--count", type=int, default=20, help="how many answers at most")
     parser.add_argument("--limit", type=float, default=230.0, metavar="SECONDS", help="for all of it")
     parser.add_argument("--each", type=float, default=90.0, metavar="SECONDS", help="for one evaluation")
-    parser.add_argument("--at-once", type=int, default=5, help="evaluations at the same time")
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
@@ -84,13 +85,17 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
             "No file in the folders is named after one of KernelBench's problems of levels 1 to 3."
         )
     end = time.monotonic() + options.limit
-    with ThreadPoolExecutor(options.at_once) as threads:
+    with contextlib.ExitStack() as stack:
+        threads = {way: stack.enter_context(ThreadPoolExecutor(count)) for way, count in AT_ONCE.items()}
 
         def evaluated(way: str, answer: Answer) -> dict[str, Any]:
             room = min(options.each, end - time.monotonic())
             return _apart(way, checkout, answer, room) if room > 10 else {"why": "no time was left"}
 
-        begun = [(answer, [threads.submit(evaluated, way, answer) for way in WAYS]) for answer in answers]
+        begun = [
+            (answer, [pool.submit(evaluated, way, answer) for way, pool in threads.items()])
+            for answer in answers
+        ]
         counted: Counter[str] = Counter()
         for answer, parts in begun:
             theirs, ours, truth = (part.result() for part in parts)
@@ -295,7 +300,8 @@ def _errors(asked: dict[str, Any]) -> dict[str, Any]:
                 new, own = (model(*_copied(inputs, torch.float32)) for model in reversed(models))
                 exact = models[0].double()(*_copied(inputs, torch.float64))
                 models[0].float()
-            found[draw] = [float((each - exact).abs().max() / exact.abs().max()) for each in (new, own)]
+                largest = exact.abs().max()
+                found[draw] = [float((each - exact).abs_().max() / largest) for each in (new, own)]
         return found
     except Exception as error:  # the answer's own
         return {"why": f"{type(error).__name__}: {error}"[:160]}
