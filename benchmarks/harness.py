@@ -10,8 +10,6 @@ there. ``CHECKOUT`` needs ``src/kernelbench``; packages that it needs and that a
 from __future__ import annotations
 
 import argparse
-import importlib.machinery
-import importlib.util
 import json
 import os
 import random
@@ -22,11 +20,11 @@ import subprocess
 import sys
 import tempfile
 import time
-import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.checkout import import_from
 from benchmarks.rows import ROOT, Row, less, more
 
 SUBJECTS = ROOT / "tests" / "corpus" / "subjects"
@@ -38,9 +36,6 @@ HARMFUL = re.compile(
     re.MULTILINE,
 )
 """Text in a candidate that may leave its process; such candidates are left out."""
-
-CLIENTS = ("dotenv", "litellm", "openai", "requests", "tqdm")
-"""What KernelBench imports for its prompts and downloads; no evaluation calls any of it."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -130,14 +125,7 @@ def _evaluate(checkout: Path, subject: str, source: str, limit: float) -> dict[s
 def _evaluate_here(request: dict[str, Any]) -> None:
     """The evaluating process: one call of ``eval_kernel_against_ref``."""
     checkout = Path(request["kernelbench"])
-    sys.path[:0] = [str(checkout / "src"), str(checkout / "deps")]
-    for name in CLIENTS:
-        if importlib.util.find_spec(name) is None:
-            client = types.ModuleType(name)
-            client.__spec__ = importlib.machinery.ModuleSpec(name, None)
-            for attribute in ("load_dotenv", "completion", "OpenAI", "tqdm"):
-                setattr(client, attribute, lambda *args, **kwargs: None)
-            sys.modules[name] = client
+    import_from(checkout)
     import torch
     from kernelbench.eval import eval_kernel_against_ref
 

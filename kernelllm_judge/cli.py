@@ -57,7 +57,7 @@ def _judge_pair(options: argparse.Namespace) -> int:
         code = UNDECIDED
         # An interrupt ends it, whatever runs then.
         with contextlib.suppress(KeyboardInterrupt):
-            for _ in saves([Path(options.reference.partition("::")[0]), Path(options.candidate)]):
+            for _ in saves(_files(options)):
                 try:
                     judged = _judge(warm, options)
                     code = _code_of(judged)  # known before anybody reads the verdict
@@ -66,6 +66,13 @@ def _judge_pair(options: argparse.Namespace) -> int:
                     print(f"kernelllm-judge: {error}", file=sys.stderr)
                     code = error.code
         return code
+
+
+def _files(options: argparse.Namespace) -> list[Path]:
+    """Returns the files that are watched: of a folder, its own."""
+    reference = Path(options.reference.partition("::")[0])
+    own = sorted(reference.glob("*.py")) if reference.is_dir() else [reference]
+    return own + ([Path(options.candidate)] if options.candidate else [])
 
 
 def _code_of(judged: Judged) -> int:
@@ -121,10 +128,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "reference",
         metavar="REFERENCE",
-        help="a file in KernelBench's form (Model, get_inputs, get_init_inputs), or file.py::Class with a marked class",
+        help="a file in KernelBench's form (Model, get_inputs, get_init_inputs), file.py::Class with a marked class, or a folder "
+        "in GPU MODE's form (task.yml, reference.py)",
     )
     parser.add_argument(
-        "candidate", metavar="CANDIDATE", help="a kernel module, or an answer with a class ModelNew"
+        "candidate",
+        metavar="CANDIDATE",
+        nargs="?",
+        help="a kernel module, or an answer with a class ModelNew or a function kernel_function (for a folder: custom_kernel; by "
+        "default its submission.py)",
     )
     parser.add_argument("--json", action="store_true", help="print the verdict as one line of JSON")
     parser.add_argument(
@@ -246,7 +258,7 @@ def _judge(warm: WarmJudge, options: argparse.Namespace) -> Judged:
         with _output_on_stderr():
             return warm.judge(
                 options.reference,
-                Path(options.candidate),
+                Path(options.candidate) if options.candidate else None,
                 speed,
                 Path(reproducer) if reproducer else None,
                 options.dtype,

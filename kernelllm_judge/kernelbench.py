@@ -7,9 +7,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
 import tempfile
 from dataclasses import asdict, dataclass, field
@@ -17,15 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelllm_judge.core.records import Verdict
+from kernelllm_judge.formats.process import judged_apart
 
 if TYPE_CHECKING:
     import torch
 
 _BEFORE_RUNNING = ("render", "static check", "compile", "load")
 """Stages that KernelBench counts as compiling."""
-
-_DECIDED = (0, 1, 3)
-"""Exit codes of ``kernelllm-judge`` with a verdict."""
 
 
 @dataclass
@@ -93,7 +89,13 @@ def eval_kernel_against_ref(
         reference, candidate = Path(folder) / "reference.py", Path(folder) / "candidate.py"
         reference.write_text(original_model_src, encoding="utf-8")
         candidate.write_text(custom_model_src, encoding="utf-8")
-        verdict = _judged(reference, candidate, device, precision, measure_performance)
+        verdict = judged_apart(
+            reference,
+            candidate,
+            timing=measure_performance,
+            dtypes=() if precision is None else (str(precision).removeprefix("torch."),),
+            gpu=device if device is None or isinstance(device, int) else device.index,
+        )
     if verbose:
         print(f"[Eval] {verdict.in_words()}")
     metadata = _metadata(verdict, device)
@@ -114,24 +116,6 @@ def eval_kernel_against_ref(
     result = KernelExecResult if theirs is None else theirs.KernelExecResult
     compiled = verdict.correct or verdict.stage not in _BEFORE_RUNNING
     return result(compiled=compiled, correctness=verdict.correct, metadata=metadata, **times)
-
-
-def _judged(reference: Path, candidate: Path, device: Any, precision: Any, timing: bool) -> Verdict:
-    command = [sys.executable, "-m", "kernelllm_judge.cli", str(reference), str(candidate), "--json"]
-    command += [] if timing else ["--no-timing"]
-    command += [] if precision is None else ["--dtype", str(precision).removeprefix("torch.")]
-    path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = os.environ | {"PYTHONPATH": path}
-    if (number := getattr(device, "index", device)) is not None:
-        visible = [each for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each]
-        environment["CUDA_VISIBLE_DEVICES"] = visible[number] if number < len(visible) else str(number)
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode not in _DECIDED or not done.stdout.strip():
-        last = (
-            done.stderr.strip().rpartition("\n")[2] or f"kernelllm-judge ended with status {done.returncode}"
-        )
-        raise RuntimeError(last)
-    return Verdict.from_json(json.loads(done.stdout))
 
 
 def _metadata(verdict: Verdict, device: Any) -> dict[str, Any]:

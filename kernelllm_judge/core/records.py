@@ -106,6 +106,9 @@ LACKS = "lacks"
 MAPPED = "names mapped"
 """Name of the check whose detail is ``Verdict.mapped``."""
 
+EXAMPLE = "example"
+"""Name of the check whose detail is ``Verdict.example``."""
+
 SIZES_ASKED = "sizes asked"
 """Name of the check whose detail says how far a verdict without a GPU reaches."""
 
@@ -330,6 +333,11 @@ class Verdict(Record):
     def mapped(self) -> str:
         """Which names of the answer stand for others of the module; empty where they are the same."""
         return self._detail(MAPPED)
+
+    @property
+    def example(self) -> str:
+        """What is wrong at the smallest inputs that were found, and on further lines these; empty where that was not asked for."""
+        return self._detail(EXAMPLE)
 
     def _detail(self, name: str) -> str:
         return next((check.detail for check in self.checks if check.name == name), "")

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from kernelllm_judge.core.syntax import bound_names, read_names
 from kernelllm_judge.render.fences import FencedBlock, fenced_blocks, is_fence
+from kernelllm_judge.render.reasoning import split_reasoning
 
 MAX_CHARACTERS = 400_000
 """Longer texts are rejected, because no kernel module is that long and parsing must end quickly."""
@@ -28,7 +29,7 @@ _CODE = re.compile(r"(?:import|from) [\w.]+|@triton\.|@jit|(?:class|def) \w+\s*[
 
 _DEFINITION = re.compile(r"^(?:def|class) (\w+)", re.MULTILINE)
 _MODEL = re.compile(r"^class ModelNew\b", re.MULTILINE)
-_ANSWERS = frozenset({"ModelNew", "forward", "call"})
+_ANSWERS = frozenset({"ModelNew", "forward", "call", "kernel_function"})
 _PYTHON = frozenset({"", "python", "py", "python3", "py3", "triton"})
 _BUILTINS = frozenset(dir(builtins))
 _CUTS = 8
@@ -42,10 +43,10 @@ class ExtractError(ValueError):
 def extract(text: str) -> str:
     """Extracts the Python code from a completion.
 
-    The code is the text itself if it is a Python file, else its fenced blocks, with or without a language
-    tag, closed or not, else what looks like code without a fence. The last block with an answer is used,
-    together with the blocks before it if it uses their names. Code that was cut off loses its last,
-    incomplete statement.
+    The code is the text itself if it is a Python file, else, behind the model's reasoning, its fenced blocks, with
+    or without a language tag, closed or not, else what looks like code without a fence. The last block with an answer
+    is used, together with the blocks before it if it uses their names. Code that was cut off loses its last, incomplete
+    statement.
 
     Returns:
         Source that parses, with Unix line ends and without invisible characters.
@@ -57,9 +58,13 @@ def extract(text: str) -> str:
         raise ExtractError(
             f"The completion has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read."
         )
-    text = _readable(text)
-    if _defined(parse(text)):
-        return text
+    code = _readable(text)
+    if _defined(parse(code)):
+        return code
+    thoughts, answer = split_reasoning(text)
+    if thoughts and not answer.strip():
+        raise ExtractError("The completion ends before its reasoning does, so it holds no answer.")
+    text = _readable(answer)
     blocks = [b for b in fenced_blocks(text) if b.language in _PYTHON and b.code.strip()]
     head = _before_first_fence(text)
     unreadable = _unreadable_answer(text, blocks, head)

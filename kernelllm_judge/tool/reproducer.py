@@ -44,8 +44,8 @@ TRIES = 6
 """Smaller sizes that are tried, from the smallest on, before those at which the candidate was rejected."""
 
 
-class _Unwritable(Exception):
-    """There is no reproducer; the text says why."""
+class Unwritable(Exception):
+    """There is no reproducer, nor an example; the text says why."""
 
 
 def write_reproducer(
@@ -69,20 +69,41 @@ def write_reproducer(
     """
     try:
         probe = judge.rejected_at
-        if probe is None or not _shows(judge, verdict.rule):
-            raise _Unwritable(f"what breaks the rule `{verdict.rule}` does not show in one plain call")
-        for smallest in _sizes(judge, criteria, source, probe):
-            if found := _failing(judge, criteria, source, verdict.rule, smallest):
-                break
-        else:
-            raise _Unwritable("it did not fail again at the same inputs")
-        saved, reason = found
+        saved, reason = smallest(judge, criteria, source, verdict.rule, probe)
+        assert probe is not None  # else there would be no smallest
         _write(live, live.case(probe.case), source, verdict, reason, saved, file, given)
-    except _Unwritable as why:
+    except Unwritable as why:
         return f"there is no reproducer: {why}"
     except OSError as error:
         return f"the reproducer cannot be written: {error.strerror}"
     return ""
+
+
+def smallest(
+    judge: Judge, criteria: Criteria, source: str, rule: str, probe: Probe | None
+) -> tuple[dict[str, Any], str]:
+    """Calls a rejected candidate at smaller sizes, in the judge's isolated worker.
+
+    Args:
+        judge: the judge that rejected it.
+        criteria: by which.
+        source: the candidate's kernel module.
+        rule: the rule that it broke.
+        probe: where; None if it was at no probe.
+
+    Returns:
+        Inputs, weights and attributes at the smallest of a few sizes at which it breaks the rule, and the reason there.
+
+    Raises:
+        Unwritable: one plain call does not show what is wrong.
+        launching.ServerFailed: the judge's own processes cannot start.
+    """
+    if probe is None or not _shows(judge, rule):
+        raise Unwritable(f"what breaks the rule `{rule}` does not show in one plain call")
+    for each in _sizes(judge, criteria, source, probe):
+        if found := _failing(judge, criteria, source, rule, each):
+            return found
+    raise Unwritable("it did not fail again at the same inputs")
 
 
 def _shows(judge: Judge, name: str) -> bool:
@@ -123,7 +144,7 @@ def _failing(
         with judge.loaded(source, criteria, rule) as judging:
             prepared = judging.references.prepare(probe)
             if prepared.bytes > LARGEST:
-                raise _Unwritable(f"its inputs, weights and outputs take more than {LARGEST >> 20} MiB")
+                raise Unwritable(f"its inputs, weights and outputs take more than {LARGEST >> 20} MiB")
             saved = _saved(prepared)
             if rule == "gradients":
                 gradients = judging.references.gradients(prepared)
@@ -176,15 +197,15 @@ def _write(
     """Writes the three files.
 
     Raises:
-        _Unwritable: a script could not build the original or load its inputs.
+        Unwritable: a script could not build the original or load its inputs.
     """
     made = build.init_arguments(live.way(case).init, live.target.name)
     if not isinstance(made, Call):
-        raise _Unwritable("its `init` returns a ready module, which a script cannot build")
+        raise Unwritable("its `init` returns a ready module, which a script cannot build")
     if any("[" in name for name in saved.get("wrt", ())):
-        raise _Unwritable("gradients of what a tuple holds are asked for")
+        raise Unwritable("gradients of what a tuple holds are asked for")
     if "<locals>" in live.cls.__qualname__:
-        raise _Unwritable("its class is defined in a function, from where a script cannot import it")
+        raise Unwritable("its class is defined in a function, from where a script cannot import it")
     saved["init"] = [list(made.args), made.kwargs]
     held = io.BytesIO()
     try:
@@ -192,13 +213,13 @@ def _write(
         held.seek(0)
         torch.load(held, weights_only=True)
     except Exception:  # whatever the user's objects raise
-        raise _Unwritable("its constructor or its call takes what is no tensor and no plain value") from None
+        raise Unwritable("its constructor or its call takes what is no tensor and no plain value") from None
     stem, reference = re.sub(r"\W", "_", file.stem), Path(inspect.getfile(live.cls)).resolve()
     if "." in reference.stem:
-        raise _Unwritable(f"{reference.name} has a name that a script cannot import")
+        raise Unwritable(f"{reference.name} has a name that a script cannot import")
     kernel, data = file.with_name(f"{stem}_kernel.py"), file.with_name(f"{stem}.pt")
     if over := {each.resolve() for each in (file, kernel)} & given:
-        raise _Unwritable(f"it would be written over {over.pop().name}")
+        raise Unwritable(f"it would be written over {over.pop().name}")
     parts = Parts(
         says=f"Rejected by the rule `{verdict.rule}`: {reason}. {_needs_gpu(saved)}".strip(),
         reference=reference,

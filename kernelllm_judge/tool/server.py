@@ -79,8 +79,8 @@ class _Tools:
         """Decides whether a Triton kernel may replace a PyTorch module: correctness, memory, cheating, speed.
 
         Args:
-            reference: path of a file in KernelBench's form (Model, get_inputs, get_init_inputs), or file.py::Class with a
-                marked class.
+            reference: path of a file in KernelBench's form (Model, get_inputs, get_init_inputs), file.py::Class with a
+                marked class, or a folder in GPU MODE's form (task.yml, reference.py).
             candidate: path or text of a kernel module (Triton kernels and forward(self, ...)), or of an answer with ModelNew.
             timing: whether to measure speed, where there is a GPU.
             min_speedup: reject below this speedup over eager; 0 only reports it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any, Literal, Self
 from kernelllm_judge.candidate import Speed, criteria_of, judge_candidate
 from kernelllm_judge.core.errors import ConfigError
 from kernelllm_judge.core.records import Verdict
+from kernelllm_judge.formats.gpumode import SUBMISSION, translate
+from kernelllm_judge.formats.pair import Pair
 from kernelllm_judge.in_memory import make_judge, text_of
 from kernelllm_judge.launching import ServerFailed
 from kernelllm_judge.pair_files import PairError, find_reference
@@ -78,6 +81,8 @@ class WarmJudge:
         except ConfigError as error:
             raise Unjudged(error) from None
         self._references: dict[str, _Loaded] = {}
+        self._translated = tempfile.TemporaryDirectory(prefix="kernelllm-judge-")
+        """Gets references that are made of other projects' forms."""
 
     def __enter__(self) -> Self:
         """Starts the judge's processes in the background."""
@@ -87,11 +92,12 @@ class WarmJudge:
     def __exit__(self, *exc: object) -> None:
         """Ends them."""
         self._judge.__exit__(*exc)
+        self._translated.cleanup()
 
     def judge(
         self,
         reference: str,
-        candidate: str | Path,
+        candidate: str | Path | None,
         speed: Speed,
         reproducer: Path | None = None,
         dtypes: Sequence[str] = (),
@@ -99,8 +105,9 @@ class WarmJudge:
         """Judges one candidate.
 
         Args:
-            reference: ``file.py`` or ``file.py::Class``, as for ``in_memory.judge``; loaded again if it has changed.
-            candidate: a text of several lines, or a file.
+            reference: ``file.py`` or ``file.py::Class``, as for ``in_memory.judge``, or the folder of a GPU MODE problem; loaded
+                again if it has changed.
+            candidate: a text of several lines, or a file; None takes the folder's ``submission.py``.
             speed: what is measured and required.
             reproducer: the script to write where the candidate is rejected at a probe.
             dtypes: what the reference's parameters and inputs are cast to; none leaves them, or takes the marker's.
@@ -109,18 +116,30 @@ class WarmJudge:
             Unjudged: a file cannot be used, the reference cannot be built or called, or the judge's processes cannot start.
         """
         try:
-            text, note = text_of(candidate)
+            text, note = (None, SUBMISSION) if candidate is None else text_of(candidate)
+            given = {Path(reference.partition("::")[0]).resolve()}
+            if Path(reference).is_dir():
+                pair = self._translate(Path(reference), text, reproducer)
+                reference, text = pair.reference, pair.candidate
+            if text is None:
+                raise PairError(f"{reference} is no folder with a submission of its own; name a candidate")
             live = self._load(reference, tuple(dtypes))
             source, verdict = judge_candidate(self._judge, live, text, note, speed)
             if reproducer is None or verdict.verdict != "rejected":
                 return Judged(verdict, source)
-            criteria, given = criteria_of(live, speed), {Path(reference.partition("::")[0]).resolve()}
-            if isinstance(candidate, Path) or "\n" not in candidate:
+            criteria = criteria_of(live, speed)
+            given.add(Path(reference.partition("::")[0]).resolve())
+            if isinstance(candidate, Path) or (candidate is not None and "\n" not in candidate):
                 given.add(Path(candidate).resolve())
             why = write_reproducer(self._judge, criteria, live, source, verdict, reproducer, given)
             return Judged(verdict, source, None if why else reproducer, why)
         except (ConfigError, PairError, TargetError, ServerFailed) as error:
             raise Unjudged(error) from None
+
+    def _translate(self, folder: Path, submission: str | None, reproducer: Path | None) -> Pair:
+        """Returns the pair that a problem's folder stands for; beside the reproducer, which imports its reference."""
+        into = Path(self._translated.name) if reproducer is None else reproducer.absolute().parent
+        return translate(folder, submission, into, on_gpu=self._judge.environment.device == "cuda")
 
     def _load(self, reference: str, dtypes: tuple[str, ...]) -> LiveTarget:
         target = find_reference(reference)

@@ -94,11 +94,11 @@ class Settings:
         "URL",
     )
     """The server to ask: a URL, ``hf:NAME`` (one of your Inference Endpoints), or ``hf-model:OWNER/MODEL`` (a provider)."""
-    protocol: Literal["auto", "chat", "completions"] = option(
+    protocol: Literal["auto", "chat", "responses", "completions"] = option(
         "auto", LANGUAGE_MODEL, "how to talk to the server (default: by the model and what the server has)"
     )
-    """How to talk to the server: ``chat`` in messages, ``completions`` by a text to continue. ``auto`` chats, except with
-    models called KernelLLM, and with servers that do not."""
+    """How to talk to the server: ``chat`` in messages, ``responses`` in messages through OpenAI's Responses API, ``completions``
+    by a text to continue. ``auto`` chats, except with models called KernelLLM, and with servers that do not."""
     concurrency: int = option(8, LANGUAGE_MODEL, "requests sent to an endpoint at once (default 8)", "N")
     """Requests sent to an endpoint at once."""
     wake_timeout: float = option(

@@ -78,7 +78,9 @@ def chats_with(protocol: str, model: str) -> bool:
 
     With ``auto``, those called KernelLLM continue a text; a model without a name is taken for KernelLLM, the default.
     """
-    return protocol == "chat" or (protocol == "auto" and bool(model) and "kernelllm" not in model.lower())
+    return protocol in ("chat", "responses") or (
+        protocol == "auto" and bool(model) and "kernelllm" not in model.lower()
+    )
 
 
 @dataclass(frozen=True)
@@ -100,18 +102,10 @@ def text_of(prompt: Prompt) -> str:
     return "\n\n".join(f"[{message.role}]\n{message.text}" for message in prompt)
 
 
-def split_reasoning(text: str) -> tuple[str, str]:
-    """Returns what a model thought and what it answered, where a server leaves both in one text.
-
-    Thoughts stand between ``<think>`` and ``</think>`` at the beginning; some chat templates write the first of the
-    two themselves. Thoughts without an end are cut off: there is no answer.
-    """
-    begin, end = "<think>", "</think>"
-    thoughts, found, answer = text.partition(end)
-    opened = thoughts.lstrip().startswith(begin)
-    if not opened and (not found or begin in thoughts):
-        return "", text
-    return thoughts.lstrip().removeprefix(begin).strip(), answer.lstrip()
+def conversation(prompt: Prompt) -> list[dict[str, str]]:
+    """Returns a prompt as OpenAI's protocols take conversations; a text is one turn of the user's."""
+    turns = (Message("user", prompt),) if isinstance(prompt, str) else prompt
+    return [{"role": message.role, "content": message.text} for message in turns]
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from kernelllm_judge.judging import Judge
 from kernelllm_judge.launching import ServerFailed, ServerHost
 from kernelllm_judge.shared.channel import Channel, ChannelClosed
 from kernelllm_judge.target.live import LiveTarget
+from kernelllm_judge.tool.example import with_example
 from pytest_kernelllm.pool.messages import (
     ErrorReply,
     Handshake,
@@ -208,7 +209,9 @@ def _judge_source(judge: Judge, live: LiveTarget, request: JudgeRequest, speed: 
     if live.options.min_speedup is not None:
         criteria = replace(criteria, min_speedup=live.options.min_speedup)
     candidate = Candidate(live.target.id, request.text, "files", note=request.note)
-    return judge.judge(candidate, replace(criteria, adopted=request.adopted))
+    criteria = replace(criteria, adopted=request.adopted)
+    verdict = judge.judge(candidate, criteria)
+    return with_example(judge, criteria, request.text, verdict) if request.example else verdict
 
 
 def main(asked: float, descriptors: Sequence[int]) -> None:

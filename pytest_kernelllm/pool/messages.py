@@ -72,6 +72,8 @@ class JudgeRequest(TargetRequest):
     """Whether the kernel ships already, see ``Criteria``."""
     tolerance: float | None = None
     """Largest allowed relative error in place of the marker's."""
+    example: bool = False
+    """Whether a rejection gets its ``example``, for whoever repairs the answer."""
 
 
 @dataclass(frozen=True)

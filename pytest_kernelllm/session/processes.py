@@ -209,6 +209,7 @@ class TargetProcesses:
             adopted=candidate.generator == ADOPTED.generator,
             inputs=inputs,
             tolerance=self._context.overrides(target).tolerance,
+            example=self._context.settings.repair > 0,
         )
         try:
             reply = self._reply(request)

@@ -81,7 +81,7 @@ def test_export(project):
 
 
 def test_the_judge_as_a_tool(tmp_path):
-    assert replay(page("how-to/judge-as-a-tool.md"), tmp_path) == 5
+    assert replay(page("how-to/judge-as-a-tool.md"), tmp_path) == 6
 
 
 def test_judging_from_python(tmp_path):

@@ -200,6 +200,47 @@ class Scripted(Server):
         del answers["POST /v1/completions"]
         return answers | {"POST /v1/chat/completions": self._chat_completions}
 
+    def _responses(self) -> dict[str, Callable[[BaseHTTPRequestHandler, Any], None]]:
+        """A server that only has the Responses API."""
+        answers = self._openai()
+        del answers["POST /v1/completions"]
+        return answers | {"POST /v1/responses": self._create_response}
+
+    def _create_response(self, to: BaseHTTPRequestHandler, body: Any) -> None:
+        if "input" not in body:
+            send(to, 400, {"error": {"message": "Missing required parameter: 'input'."}})
+            return
+        assert not {"tools", "tool_choice", "messages", "seed", "prompt"} & body.keys()
+        for name in self.refuses:
+            if name in body:
+                message = f"Unsupported parameter: '{name}' is not supported with this model."
+                send(to, 400, {"error": {"message": message, "param": name}})
+                return
+        prompt = body["input"][-1]["content"]
+        said = self.says(body) if self.says else {"text": self.write(prompt, None, 0)}
+        items: list[dict[str, Any]] = list(said.get("items", ()))
+        events: list[object] = [{"type": "response.created", "response": {"status": "in_progress"}}]
+        if thoughts := said.get("reasoning", ""):
+            summary = [{"type": "summary_text", "text": thoughts}]
+            items.append({"type": "reasoning", "summary": summary})
+            events += [{"type": "response.reasoning_summary_text.delta", "delta": c} for c in thoughts]
+        if text := said.get("text", ""):
+            content = [{"type": "output_text", "text": text}]
+            items.append({"type": "message", "role": "assistant", "content": content})
+            events += [{"type": "response.output_text.delta", "delta": c} for c in text]
+        events += [{"type": "response.output_item.done", "item": item} for item in items]
+        whole: dict[str, Any] = {
+            "object": "response",
+            "status": "completed",
+            "error": None,
+            "output": items,
+            "usage": {"input_tokens": len(prompt), "output_tokens": len(text) + len(thoughts)},
+        } | said.get("response", {})
+        if said.get("whole"):
+            send(to, 200, whole)
+        else:
+            send_events(to, [*events, {"type": f"response.{whole['status']}", "response": whole}], done=False)
+
     def _both(self) -> dict[str, Callable[[BaseHTTPRequestHandler, Any], None]]:
         described = {"paths": {route: {} for route in self.routes}}
         answers = self._openai() | {"POST /v1/chat/completions": self._chat_completions}

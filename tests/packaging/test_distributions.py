@@ -48,8 +48,8 @@ def test_the_runtime_imports_only_the_standard_library_and_torch() -> None:
 
 def test_the_judge_imports_only_what_it_requires() -> None:
     ours = {"kernelllm_judge", "kernelllm_runtime"}
-    # mcp: an extra, for `kernelllm-judge mcp` only
-    assert imports("kernelllm_judge") == {*ours, "pynvml", "torch", "triton", "numpy", "mcp"}
+    # mcp and yaml: extras, for `kernelllm-judge mcp` and for folders with a task.yml only
+    assert imports("kernelllm_judge") == {*ours, "pynvml", "torch", "triton", "numpy", "mcp", "yaml"}
 
 
 def imports(folder: str) -> set[str]:

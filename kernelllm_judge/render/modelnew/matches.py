@@ -254,7 +254,7 @@ def likeness(own: str, theirs: str) -> float:
     """Returns how much two dotted names have in common, at most 100."""
     if own == theirs:
         return 100
-    mine, other = _words(own), _words(theirs)
+    mine, other = words_of(own), words_of(theirs)
     if mine == other:
         return 90
     score = 10.0 * len(set(mine) & set(other))
@@ -263,7 +263,7 @@ def likeness(own: str, theirs: str) -> float:
     return score
 
 
-def _words(name: str) -> Sequence[str]:
+def words_of(name: str) -> Sequence[str]:
     """Returns ``["conv", "1", "weight"]`` for ``conv1_w``."""
     text = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
     text = text.replace("running_mean", "mean").replace("running_var", "var")

@@ -13,7 +13,15 @@ from pytest_kernelllm.web.secret import Secret
 
 SPELLINGS = "https://HOST[/PREFIX], hf:[NAMESPACE/]NAME or hf-model:OWNER/MODEL[:PROVIDER]"
 
-_ROUTES = ("/chat/completions", "/completions", "/models", "/generate_stream", "/generate", "/info")
+_ROUTES = (
+    "/chat/completions",
+    "/completions",
+    "/responses",
+    "/models",
+    "/generate_stream",
+    "/generate",
+    "/info",
+)
 """Ends of addresses copied from examples; the server's routes are looked up instead."""
 
 

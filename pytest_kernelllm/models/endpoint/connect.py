@@ -8,14 +8,17 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from pytest_kernelllm.models.endpoint.openai import DIALECTS, Dialect, OpenAi, Prices
+from pytest_kernelllm.models.endpoint.responses import Responses
 from pytest_kernelllm.models.endpoint.wire import number
 from pytest_kernelllm.models.protocol import chats_with
 from pytest_kernelllm.web.faults import Fault
 from pytest_kernelllm.web.http import Http
 from pytest_kernelllm.web.retry import Retry
 
-Protocol = Literal["auto", "chat", "completions"]
+Protocol = Literal["auto", "chat", "responses", "completions"]
 """What to speak to a server, see the setting ``protocol``."""
+
+_ROUTES = {"chat": "chat/completions", "responses": "responses", "completions": "completions"}
 
 REPOSITORY = r"[\w.-]+/[\w.-]+"
 """Name of a model's repository, as opposed to a folder."""
@@ -59,25 +62,24 @@ async def detect_protocol(
     info = await ask(f"{base}/info")
     if isinstance(info, dict) and number(info, "max_total_tokens") and isinstance(info.get("model_id"), str):
         served = info["model_id"]
-        chats = chats_with(protocol, _named(served, repository or model))
-        wire = openai(chats, f"{base}/v1", served, "tgi")
+        wire = openai(_spoken(protocol, _named(served, repository or model)), f"{base}/v1", served, "tgi")
         return Served(root, wire, served, str(info.get("model_sha") or ""))
     described = await ask(f"{base}/openapi.json")
     paths = described.get("paths") if isinstance(described, dict) else None
     routes = frozenset(paths) if isinstance(paths, dict) else frozenset[str]()
     # The list of models of `transformers serve` describes a cache, not what it serves, and fails without a cache.
     if {"/load_model", "/v1/completions"} <= routes:
-        chats = chats_with(protocol, repository or model)
-        return Served(root, openai(chats, f"{base}/v1", model, "transformers"), model)
+        spoken = _spoken(protocol, repository or model)
+        return Served(root, openai(spoken, f"{base}/v1", model, "transformers"), model)
     for prefix in (f"{base}/v1", base):
         listed = await ask(f"{prefix}/models")
         if isinstance(listed, dict) and isinstance(listed.get("data"), list):
             entries = [entry for entry in listed["data"] if isinstance(entry, dict)]
             break
     else:
-        if protocol in ("chat", "completions"):  # some providers list no models
+        if protocol != "auto":  # some providers list no models
             prefix = root if urlsplit(root).path else f"{root}/v1"
-            return Served(root, openai(protocol == "chat", prefix, model), model)
+            return Served(root, openai(protocol, prefix, model), model)
         said = "; it ".join(answers) or "answered with other JSON"
         raise Fault(f"does not speak OpenAI's protocol: it {said}", fatal=True)
     entry = _entry(entries, model)
@@ -87,22 +89,30 @@ async def detect_protocol(
     owners = [DIALECTS[str(each.get("owned_by"))] for each in entries if each.get("owned_by") in DIALECTS]
     dialect = owners[-1] if owners else "other"
     prices = _prices(entry.get("pricing"))
-    chats = chats_with(protocol, _named(known_as, repository or model))
+    spoken = _spoken(protocol, _named(known_as, repository or model))
     if (
         protocol == "auto" and dialect == "other"
-    ):  # known ones have both routes; whoever is not known is asked
-        preferred, another = openai(chats, prefix, served), openai(not chats, prefix, served)
-        if not await _has(http, preferred, routes) and await _has(http, another, routes):
-            chats = not chats
-    return Served(root, openai(chats, prefix, served, dialect, prices), known_as)
+    ):  # known ones have what they need; whoever is not known is asked
+        for each in sorted(_ROUTES, key=lambda name: name != spoken):
+            if await _has(http, openai(each, prefix, served), routes):
+                spoken = each
+                break
+    return Served(root, openai(spoken, prefix, served, dialect, prices), known_as)
 
 
 def openai(
-    chats: bool, prefix: str, model: str, dialect: Dialect = "other", prices: Prices | None = None
+    spoken: str, prefix: str, model: str, dialect: Dialect = "other", prices: Prices | None = None
 ) -> OpenAi:
-    """Returns OpenAI's protocol with the routes below ``prefix``."""
-    route = "chat/completions" if chats else "completions"
-    return OpenAi(f"{prefix}/{route}", model, chats, dialect, prices)
+    """Returns one of OpenAI's protocols, ``chat``, ``responses`` or ``completions``, with its route below ``prefix``."""
+    made = Responses if spoken == "responses" else OpenAi
+    return made(f"{prefix}/{_ROUTES[spoken]}", model, spoken != "completions", dialect, prices)
+
+
+def _spoken(protocol: Protocol, model: str) -> str:
+    """Returns what a model is asked by, as far as the setting and its name say."""
+    if protocol != "auto":
+        return protocol
+    return "chat" if chats_with(protocol, model) else "completions"
 
 
 def _entry(listed: list[dict[str, Any]], requested: str) -> dict[str, Any]:

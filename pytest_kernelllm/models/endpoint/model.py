@@ -244,7 +244,8 @@ class EndpointModel:
                 )
             url = hub.router()
             model = f"{address.name}:{address.provider}" if address.provider else address.name
-            emit(Served(url, openai(True, url, model), address.name))
+            spoken = "chat" if self._protocol == "auto" else self._protocol
+            emit(Served(url, openai(spoken, url, model), address.name))
             return
         if address.kind == "hf":
             place = await hub.wake(address)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 from pytest_kernelllm.models.endpoint.wire import Piece, number
-from pytest_kernelllm.models.protocol import Prompt, Sampling, text_of
+from pytest_kernelllm.models.protocol import Prompt, Sampling, conversation, text_of
 from pytest_kernelllm.web.answers import what_it_says
 from pytest_kernelllm.web.faults import Fault
 
@@ -23,7 +23,12 @@ DIALECTS: dict[str, Dialect] = {
 }
 """By the value of ``owned_by`` in the list of models."""
 
+CALLED_A_TOOL = "the model called a tool, and none was offered"
+REFUSED = "the model refuses to answer"
+FILTERED = "the server's content filter stopped the answer"
+
 _OPTIONAL = (
+    "max_output_tokens",
     "max_completion_tokens",
     "max_tokens",
     "temperature",
@@ -32,10 +37,11 @@ _OPTIONAL = (
     "min_p",
     "seed",
     "stream_options",
+    "store",
 )
 """Parameters that a request may do without."""
 
-_REFUSED = re.compile(
+_UNKNOWN = re.compile(
     r"unsupported|not support|unknown|unrecogni|unexpected|not permitted|not allowed|only the default", re.I
 )
 """How servers state that they do not take a parameter."""
@@ -107,7 +113,7 @@ class OpenAi:
 
     def without(self, reason: str, body: Mapping[str, Any]) -> tuple[Self, str] | None:
         """Returns this protocol without the parameter that a server does not take, and that parameter's name."""
-        found = re.search(rf"\b({'|'.join(_OPTIONAL)})\b", reason) if _REFUSED.search(reason) else None
+        found = re.search(rf"\b({'|'.join(_OPTIONAL)})\b", reason) if _UNKNOWN.search(reason) else None
         if not found or found[1] not in body:
             return None
         return replace(self, left_out=self.left_out | {found[1]}), found[1]
@@ -115,9 +121,7 @@ class OpenAi:
     def _prompt(self, prompt: Prompt) -> dict[str, Any]:
         if not self.chats:
             return {"prompt": text_of(prompt)}
-        if isinstance(prompt, str):
-            return {"messages": [{"role": "user", "content": prompt}]}
-        return {"messages": [{"role": message.role, "content": message.text} for message in prompt]}
+        return {"messages": conversation(prompt)}
 
     def _drawing(self, sampling: Sampling) -> dict[str, Any]:
         """Returns how tokens are drawn, and that they are to be counted."""
@@ -171,7 +175,7 @@ def _texts(content: Any) -> tuple[str, str]:
 
 def _note(message: Mapping[str, Any], finish: Any) -> str:
     if message.get("tool_calls") or message.get("function_call") or finish in ("tool_calls", "function_call"):
-        return "the model called a tool, and none was offered"
+        return CALLED_A_TOOL
     if message.get("refusal"):
-        return "the model refuses to answer"
-    return "the server's content filter stopped the answer" if finish == "content_filter" else ""
+        return REFUSED
+    return FILTERED if finish == "content_filter" else ""

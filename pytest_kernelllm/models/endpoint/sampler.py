@@ -8,9 +8,10 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kernelllm_judge.render.reasoning import split_reasoning
 from pytest_kernelllm.models.endpoint.openai import OpenAi
 from pytest_kernelllm.models.endpoint.wire import Piece, seed_of
-from pytest_kernelllm.models.protocol import Answer, Ask, Finish, Prompt, Sampling, split_reasoning
+from pytest_kernelllm.models.protocol import Answer, Ask, Finish, Prompt, Sampling
 from pytest_kernelllm.web.faults import Fault
 from pytest_kernelllm.web.http import Http
 from pytest_kernelllm.web.retry import Retry

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kernelllm_judge.core.records import Completion, Timing, Verdict
 from pytest_kernelllm.generate.protocol import Attempt
 
-FEEDBACK_VERSION = 1
+FEEDBACK_VERSION = 2
 """Raised whenever the feedback for an unchanged verdict changes; stored repairs are looked up by it."""
 
 ADVICE = {
@@ -64,7 +64,7 @@ def feedback(attempt: Attempt, sizes: Mapping[str, Mapping[str, int]]) -> str:
     """Returns what a model reads about a rejected answer: why, and a request for another one.
 
     Nothing that a candidate could put there itself is stated about a call at sizes that the judge drew: no values,
-    messages or lines. Such a text could carry the sizes.
+    messages or lines. Such a text could carry the sizes. A verdict's example may be stated whole: its inputs are drawn for it.
     """
     verdict = attempt.verdict
     if verdict is None:
@@ -76,8 +76,19 @@ def feedback(attempt: Attempt, sizes: Mapping[str, Mapping[str, int]]) -> str:
     named = f"stage: {verdict.stage}" + (f", rule: {verdict.rule}" if verdict.rule else "")
     quoted = "" if reason.drawn else _quoted(reason.text, attempt.source)
     return "\n\n".join(
-        filter(None, [f"Your answer was rejected ({named}): {reason.text}.", quoted, advice, _ASK])
+        filter(
+            None,
+            [f"Your answer was rejected ({named}): {reason.text}.", quoted, _example(verdict), advice, _ASK],
+        )
     )
+
+
+def _example(verdict: Verdict) -> str:
+    reason, _, inputs = verdict.example.partition("\n")
+    if not reason:
+        return ""
+    stated = _BOUND.sub("", _PROBE.sub(r"\g<case>\g<sizes>", reason.rstrip(".")))
+    return f"For example, {stated}, where\n{inputs}"
 
 
 def _stated(verdict: Verdict, sizes: Mapping[str, Mapping[str, int]]) -> _Reason:

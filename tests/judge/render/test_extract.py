@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kernelllm_judge.render import extract as extraction
 from kernelllm_judge.render.extract import MAX_CHARACTERS, ExtractError, extract
 from kernelllm_judge.render.fences import fenced_blocks
+from kernelllm_judge.render.reasoning import MARKS
 
 CODE = (
     "import triton\n\n\n@triton.jit\ndef kernel(x):\n    pass\n\n\n"
@@ -99,6 +100,30 @@ def test_blocks_that_build_on_each_other_are_joined() -> None:
     assert extract(f"```python\n{kernel}\n```\nand\n```python\nclass{model}```").split() == CODE.split()
 
 
+DRAFT = CODE.replace("(1,)", "(2,)")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f"{begin}First\n```python\n{DRAFT}```\nNo.{end}\n\n```python\n{CODE}```" for begin, end in MARKS]
+    + [
+        f"First\n```python\n{DRAFT}```\n</think>\n{CODE}",
+        f"<think>\nhm\n</think>\n{CODE}\nThat is all.",
+        f"<think>{DRAFT}</think>\nHere:\n```python\n{CODE}```\nand a test:\n```python\nclass Test:\n    pass\n```",
+    ],
+)
+def test_drafts_in_a_models_reasoning_are_no_answers(text: str) -> None:
+    assert extract(text).strip("\n") == CODE.strip("\n")
+
+
+def test_a_function_that_is_the_answer_is_found_among_blocks() -> None:
+    kernel = CODE.partition("\n\n\nclass")[0]
+    function = "def kernel_function(x):\n    kernel[(1,)](x)\n"
+    test = "def test():\n    kernel_function(1)\n"
+    text = f"```python\n{kernel}\n```\nand\n```python\n{function}```\nand a test\n```python\n{test}```"
+    assert extract(text).split() == f"{kernel}\n{function}".split()
+
+
 @pytest.mark.parametrize(
     "rest", ["def get_inputs():\n    return [torch.ran", "@triton.jit\ndef other(x", "x = [1,\n"]
 )
@@ -111,6 +136,8 @@ def test_a_cut_off_end_is_dropped(rest: str) -> None:
     [
         ("", "is empty"),
         ("I cannot help with that.", "holds no code"),
+        (f"<think>\nLike this?\n```python\n{CODE}```\nOr", "ends before its reasoning does"),
+        (f"<think>\n```python\n{CODE}```\n</think>\nI cannot.", "holds no code"),
         (
             "```python\nclass ModelNew:\n    def forward(self, x:\n        return\n```",
             "does not parse: line 2",

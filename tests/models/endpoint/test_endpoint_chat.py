@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from serving import SECRET, FakeClock, Scripted, Seen, Server, send, written
 
+from kernelllm_judge.render.reasoning import split_reasoning
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.models.endpoint import EndpointModel, open_endpoint
 from pytest_kernelllm.models.endpoint.wire import seed_of
-from pytest_kernelllm.models.protocol import Answer, Ask, Message, Sampling, split_reasoning
+from pytest_kernelllm.models.protocol import Answer, Ask, Message, Sampling
 
 pytestmark = pytest.mark.slow
 

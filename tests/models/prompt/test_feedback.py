@@ -1,11 +1,22 @@
 """What a model is told about a rejected answer, and what it is not."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from projects import ANSWER, LAYERS
 
-from kernelllm_judge.core.records import CandidateId, Completion, Environment, Ratio, Spread, Timing, Verdict
+from kernelllm_judge.core.records import (
+    EXAMPLE,
+    CandidateId,
+    Check,
+    Completion,
+    Environment,
+    Ratio,
+    Spread,
+    Timing,
+    Verdict,
+)
 from kernelllm_judge.rules.catalog import NAMES
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.discover.scan import scan_file
@@ -15,6 +26,7 @@ from pytest_kernelllm.session.session import open_session
 
 pytestmark = pytest.mark.slow
 
+SECRET = "12345.5"
 ENVIRONMENT = Environment("cpu")
 SIZES = {"default": {"n": 6}, "long": {"n": 60, "width": 128}, "fixed": {}}
 
@@ -163,3 +175,31 @@ def test_an_answer_without_code_is_told_so():
 
 def test_advice_is_about_rules_that_exist():
     assert ADVICE.keys() <= NAMES
+
+
+def test_an_example_is_told_whole_but_for_its_seed_and_its_bounds():
+    reason = "output 0 is wrong at [0, 1]: expected 2.0, got 3.0 (error 1, allowed 1e-06), at default, n=1, seed 1073741830"
+    example = Check(EXAMPLE, True, None, None, f"{reason}\nx = float32 [1, 2], row by row: 0.5, 1")
+    verdict = Verdict(
+        "rejected", "correctness", f"output 0 is wrong at default, n=7, seed 3: got {SECRET}", "", ENVIRONMENT
+    )
+    verdict = replace(verdict, rule="values", checks=(example,))
+    told = feedback(Attempt(Completion("m", 0, "text", "modelnew"), verdict), SIZES)
+    assert "For example, output 0 is wrong at [0, 1]: expected 2.0, got 3.0" in told
+    assert "x = float32 [1, 2], row by row: 0.5, 1" in told
+    for secret in ("seed", "allowed", "1e-06", "n=7", SECRET):
+        assert secret not in told
+
+
+def test_a_session_that_repairs_has_examples_of_what_was_wrong(tmp_path):
+    (tmp_path / "layers.py").write_text(LAYERS)
+    [target] = scan_file(tmp_path / "layers.py", tmp_path).targets
+    text = f"```python\n{WRONG['values']}\n```"
+    settings = Settings(generator="inductor", device="cpu", samples=1, repair=1)
+    with open_session(tmp_path, settings) as session:
+        completion = Completion("m", 0, text, "modelnew", model="m")
+        [outcome] = session.judged(
+            target, [session._drafting.of_completion(target, CandidateId("m", 0), completion)]
+        )
+    told = feedback(Attempt(completion, outcome.verdict, outcome.candidate.source), {"default": {"n": 6}})
+    assert re.search(r"For example, .*expected.*\nx = float32 \[", told), told

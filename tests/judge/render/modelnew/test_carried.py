@@ -409,7 +409,6 @@ def test_forms_of_public_kernels_are_accepted(judge: Judge, form: str) -> None:
     ("text", "message"),
     [
         ("def kernel_function(x, table):\n    return x + table", "parameter `table` of kernel_function"),
-        ("def kernel_function(x, *args):\n    return x + args[0]", r"kernel_function takes \*args"),
         (
             "def kernel_function(eps=1e-6):\n    return eps",
             r"takes \(eps\); the target's forward takes \(x\)",
@@ -419,3 +418,18 @@ def test_forms_of_public_kernels_are_accepted(judge: Judge, form: str) -> None:
 def test_functions_that_cannot_be_bound(text: str, message: str) -> None:
     with pytest.raises(RenderError, match=message):
         rendered("LayerNorm", HEAD + text)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "call"),
+    [
+        ("*args", "kernel_function(x, self.weight, self.bias)"),
+        ("x, *args, **kwargs", "kernel_function(x, self.weight, self.bias)"),
+        ("x, weight, **kwargs", "kernel_function(x=x, weight=self.weight)"),
+    ],
+)
+def test_what_takes_any_arguments_gets_the_inputs_and_weights_that_are_left(
+    parameters: str, call: str
+) -> None:
+    code = f"{HEAD}\ndef kernel_function({parameters}):\n    return torch.empty(1)\n"
+    assert call in rendered("LayerNorm", code).source
