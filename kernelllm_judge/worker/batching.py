@@ -24,7 +24,7 @@ from triton.runtime.interpreter import InterpreterBuilder, TensorHandle, interpr
 from kernelllm_judge.worker import tiles
 from kernelllm_judge.worker.touched import Touched
 
-MOST = 1 << 20
+MOST = 1 << 19
 """Elements of a value of all programs that run at once: what lies between operations takes some MiB then."""
 
 
