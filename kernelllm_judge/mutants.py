@@ -99,7 +99,8 @@ class Mutants:
     judging: Judging
     reserve: float
     """Seconds of the worker that are left to it."""
-    known: dict[Mutant, None] = field(default_factory=dict)
+    known: dict[Mutant, Probe] = field(default_factory=dict)
+    """The probe at which each was found, which runs its operation."""
     told: set[Mutant] = field(default_factory=set)
     survived: list[Mutant] = field(default_factory=list)
     """Those that no probe has told from the candidate."""
@@ -108,8 +109,8 @@ class Mutants:
     def examine(self, probes: Mapping[Probe, bool]) -> None:
         """Runs each mutant until a probe tells it from the candidate.
 
-        One probe tells most of them. Those that are left go through all probes one after the other, so that what there is no
-        time for is not examined at all, and in an order that a candidate cannot predict.
+        The probe at which one was found tells most of them. Those that are left go through all probes one after the other, so
+        that what there is no time for is not examined at all, and in an order that a candidate cannot predict.
 
         Args:
             probes: whether each is run with a backward pass; those of small sizes first.
@@ -122,14 +123,16 @@ class Mutants:
             places.setdefault((probe.case, probe.sizes), probe)
         for probe in places.values():  # operations that only some sizes reach are found there
             self._open(probe, probes[probe])
-        first, examined = next(iter(probes)), 0
-        for mutant in list(self.known):
-            self._examine(mutant, {first: probes[first]})
+        examined = 0
+        for mutant, probe in list(self.known.items()):
+            self._examine(mutant, {probe: probes[probe]})
         while left := [each for each in list(self.known)[examined:] if each not in self.told]:
             examined = len(self.known)  # other probes may reach more of them
             self.judging.rng.shuffle(left)
             for mutant in left:
-                if not self._examine(mutant, probes):
+                case = self.known[mutant].case  # others may have kernels of their own
+                order = sorted(probes, key=lambda probe, case=case: probe.case != case)
+                if not self._examine(mutant, {probe: probes[probe] for probe in order}):
                     self.survived.append(mutant)
 
     def _examine(self, mutant: Mutant, probes: Mapping[Probe, bool]) -> bool:
@@ -152,11 +155,10 @@ class Mutants:
                 for gradients in (None, references.gradients(prepared)) if backward else (None,):
                     own = self._run(prepared, gradients, {})
                     for operation, added in _read(own.reply.get("mutable", [])):
-                        mutants = [Mutant(operation, scaled) for scaled in (True, False)[: 1 + added]]
-                        self.known |= dict.fromkeys(mutants)
-                    if own.is_right(
-                        self.judging
-                    ):  # other values are not asked of it, so nothing can be told there
+                        for scaled in (True, False)[: 1 + added]:
+                            self.known.setdefault(Mutant(operation, scaled), probe)
+                    # Other values are not asked of what is wrong, so nothing can be told there.
+                    if own.is_right(self.judging):
                         self.places[probe].append(_Place(prepared, gradients, own.errors))
         return self.places[probe]
 
