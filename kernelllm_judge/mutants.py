@@ -106,7 +106,7 @@ class Mutants:
     """Those that no probe has told from the candidate."""
     places: dict[Probe, list[_Place]] = field(default_factory=dict)
 
-    def examine(self, probes: Mapping[Probe, bool]) -> None:
+    def examine(self, probes: dict[Probe, bool]) -> None:
         """Runs each mutant until a probe tells it from the candidate.
 
         The probe at which one was found tells most of them. Those that are left go through all probes one after the other, so
@@ -131,8 +131,8 @@ class Mutants:
             self.judging.rng.shuffle(left)
             for mutant in left:
                 case = self.known[mutant].case  # others may have kernels of their own
-                order = sorted(probes, key=lambda probe, case=case: probe.case != case)
-                if not self._examine(mutant, {probe: probes[probe] for probe in order}):
+                own = {probe: backward for probe, backward in probes.items() if probe.case == case}
+                if not self._examine(mutant, own | probes):
                     self.survived.append(mutant)
 
     def _examine(self, mutant: Mutant, probes: Mapping[Probe, bool]) -> bool:

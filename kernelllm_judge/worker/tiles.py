@@ -63,7 +63,8 @@ def _tile(addresses: np.ndarray, kind: np.dtype[Any]) -> np.ndarray | None:
     shape = [int(line.max()) - least + 1 if each == axis else n for each, n in enumerate(addresses.shape)]
     steps[axis] = kind.itemsize
     view = _at(int(first) + least * kind.itemsize, shape, steps, kind)
-    return np.moveaxis(np.moveaxis(view, axis, 0)[line - least], 0, axis)
+    rows: np.ndarray = np.moveaxis(view, axis, 0)[line - least]
+    return np.moveaxis(rows, 0, axis)
 
 
 def _at(start: int, shape: Any, steps: Any, kind: np.dtype[Any]) -> np.ndarray:
