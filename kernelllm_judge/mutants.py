@@ -21,8 +21,8 @@ from kernelllm_judge.coverage.device import is_place
 from kernelllm_judge.findings import Decision, OriginalError, OutOfTime
 from kernelllm_judge.handle import WorkerDied
 from kernelllm_judge.plans import Plan
-from kernelllm_judge.run.backward import gradients_pass, upload_backward
-from kernelllm_judge.run.call import Judging, poison, upload
+from kernelllm_judge.run.backward import Backward, gradients_pass, upload_backward
+from kernelllm_judge.run.call import Judging, Uploaded, poison, upload
 from kernelllm_judge.run.comparison import outputs_pass, updates_pass
 from kernelllm_judge.truth.acceptance import Unasked
 from kernelllm_judge.truth.gradients import Gradients
@@ -63,9 +63,24 @@ class _Seen:
     """What a call shows."""
 
     reply: dict[str, Any]
-    right: bool
+    prepared: PreparedProbe
+    uploaded: Uploaded
+    backward: Backward | None
     errors: tuple[float, ...] = ()
     """Mean and largest distances from float64, of each output, updated buffer and gradient."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether there are no outputs."""
+        return "error" in self.reply or self.reply.get("fault") is not None
+
+    def is_right(self, judging: Judging) -> bool:
+        """Whether all of these are right; to be asked before the next call. Of what is wrong it may take long to find out."""
+        if self.failed:
+            return False
+        forward = outputs_pass(judging, self.uploaded, self.prepared)
+        right = forward and updates_pass(judging, self.uploaded, self.prepared)
+        return right and (self.backward is None or gradients_pass(judging, self.backward))
 
 
 @dataclass(frozen=True)
@@ -74,7 +89,7 @@ class _Place:
 
     prepared: PreparedProbe
     gradients: Gradients | None
-    own: _Seen
+    errors: tuple[float, ...]
 
 
 @dataclass
@@ -84,17 +99,18 @@ class Mutants:
     judging: Judging
     reserve: float
     """Seconds of the worker that are left to it."""
-    known: dict[Mutant, None] = field(default_factory=dict)
+    known: dict[Mutant, Probe] = field(default_factory=dict)
+    """The probe at which each was found, which runs its operation."""
     told: set[Mutant] = field(default_factory=set)
     survived: list[Mutant] = field(default_factory=list)
     """Those that no probe has told from the candidate."""
     places: dict[Probe, list[_Place]] = field(default_factory=dict)
 
-    def examine(self, probes: Mapping[Probe, bool]) -> None:
+    def examine(self, probes: dict[Probe, bool]) -> None:
         """Runs each mutant until a probe tells it from the candidate.
 
-        One probe tells most of them. Those that are left go through all probes one after the other, so that what there is no
-        time for is not examined at all, and in an order that a candidate cannot predict.
+        The probe at which one was found tells most of them. Those that are left go through all probes one after the other, so
+        that what there is no time for is not examined at all, and in an order that a candidate cannot predict.
 
         Args:
             probes: whether each is run with a backward pass; those of small sizes first.
@@ -107,14 +123,16 @@ class Mutants:
             places.setdefault((probe.case, probe.sizes), probe)
         for probe in places.values():  # operations that only some sizes reach are found there
             self._open(probe, probes[probe])
-        first, examined = next(iter(probes)), 0
-        for mutant in list(self.known):
-            self._examine(mutant, {first: probes[first]})
+        examined = 0
+        for mutant, probe in list(self.known.items()):
+            self._examine(mutant, {probe: probes[probe]})
         while left := [each for each in list(self.known)[examined:] if each not in self.told]:
             examined = len(self.known)  # other probes may reach more of them
             self.judging.rng.shuffle(left)
             for mutant in left:
-                if not self._examine(mutant, probes):
+                case = self.known[mutant].case  # others may have kernels of their own
+                own = {probe: backward for probe, backward in probes.items() if probe.case == case}
+                if not self._examine(mutant, own | probes):
                     self.survived.append(mutant)
 
     def _examine(self, mutant: Mutant, probes: Mapping[Probe, bool]) -> bool:
@@ -137,10 +155,11 @@ class Mutants:
                 for gradients in (None, references.gradients(prepared)) if backward else (None,):
                     own = self._run(prepared, gradients, {})
                     for operation, added in _read(own.reply.get("mutable", [])):
-                        mutants = [Mutant(operation, scaled) for scaled in (True, False)[: 1 + added]]
-                        self.known |= dict.fromkeys(mutants)
-                    if own.right:  # other values are not asked of it, so nothing can be told there
-                        self.places[probe].append(_Place(prepared, gradients, own))
+                        for scaled in (True, False)[: 1 + added]:
+                            self.known.setdefault(Mutant(operation, scaled), probe)
+                    # Other values are not asked of what is wrong, so nothing can be told there.
+                    if own.is_right(self.judging):
+                        self.places[probe].append(_Place(prepared, gradients, own.errors))
         return self.places[probe]
 
     def _is_told(self, place: _Place, mutant: Mutant) -> bool:
@@ -151,34 +170,33 @@ class Mutants:
             seen = self._run(place.prepared, place.gradients, request)
         except WorkerDied as death:  # what a mutant does is not the candidate's fault
             raise OutOfTime(f"{death}") from None
-        if "error" in seen.reply or seen.reply.get("fault") is not None:
+        if seen.failed:
             return True
-        pairs = zip(seen.errors, place.own.errors, strict=True)
-        farther = any(error > FARTHER * before for error, before in pairs)
-        return seen.reply.get("mutated") is True and (farther or not seen.right)
+        if seen.reply.get("mutated") is not True:
+            return False
+        pairs = zip(seen.errors, place.errors, strict=True)
+        return any(error > FARTHER * before for error, before in pairs) or not seen.is_right(self.judging)
 
     def _run(self, prepared: PreparedProbe, gradients: Gradients | None, mutant: dict[str, Any]) -> _Seen:
         judging = self.judging
         request: dict[str, Any] = {"how": "sanitized", "all_configurations": False, "mutant": mutant}
-        if gradients:
-            uploading = upload_backward(judging, prepared, gradients, gradients.names)
-            uploaded, request["grad"] = uploading.uploaded, uploading.request
-        else:
-            uploaded = upload(judging, prepared)
+        backward = upload_backward(judging, prepared, gradients, gradients.names) if gradients else None
+        if backward:
+            request["grad"] = backward.request
+        uploaded = backward.uploaded if backward else upload(judging, prepared)
         for buffer, _ in uploaded.outputs:
             poison(buffer)
         descriptions = [description for _, description in uploaded.outputs]
         reply = judging.worker.request("run", inputs=uploaded.arguments, outputs=descriptions, **request)
-        if "error" in reply or reply.get("fault") is not None:
-            return _Seen(reply, False)
-        right = outputs_pass(judging, uploaded, prepared) and updates_pass(judging, uploaded, prepared)
+        seen = _Seen(reply, prepared, uploaded, backward)
+        if seen.failed:
+            return seen
         found = [(buffer, prepared.expected, i) for i, (buffer, _) in enumerate(uploaded.outputs)]
         updated = prepared.updates
         found += [(uploaded.state[n], updated.expected, i) for i, n in enumerate(updated.names)]
-        if gradients:
-            right = right and gradients_pass(judging, uploading)
-            found += [(buffer, gradients.expected, i) for i, buffer in enumerate(uploading.written)]
-        return _Seen(reply, right, tuple(error for each in found for error in _errors(*each)))
+        if backward:
+            found += [(buffer, backward.gradients.expected, i) for i, buffer in enumerate(backward.written)]
+        return replace(seen, errors=tuple(error for each in found for error in _errors(*each)))
 
 
 def _errors(found: torch.Tensor, expected: Any, leaf: int) -> tuple[float, float]:

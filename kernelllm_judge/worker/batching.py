@@ -21,14 +21,11 @@ from triton.runtime import interpreter
 from triton.runtime.errors import InterpreterError
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle, interpreter_builder
 
+from kernelllm_judge.worker import tiles
 from kernelllm_judge.worker.touched import Touched
 
-MOST = 1 << 16
-"""Elements of a value of all programs that run at once; larger arrays leave the processor's caches."""
-
-OWN = 1 << 12
-"""Elements of a value of one program from which on its time goes into these, as in tiles of products, so that more at once do not
-pay."""
+MOST = 1 << 19
+"""Elements of a value of all programs that run at once: what lies between operations takes some MiB then."""
 
 
 class Apart(BaseException):
@@ -153,8 +150,6 @@ def _same(tensor: Any) -> Any:
 
 def _bounded(programs: int, shape: Sequence[int]) -> tuple[int, ...]:
     own = math.prod(shape)
-    if own > OWN and programs > 1:
-        raise Apart
     if programs * own > MOST and programs > 1:
         raise Apart(parts=-(-programs * own // MOST))
     return programs, *shape
@@ -197,7 +192,7 @@ def _access_memory(builder: Any) -> None:
         addresses, chosen, rest = _whole(1, pointers.data, _array(mask), rest)
         if self.undo is not None:
             self.touched.note(addresses, chosen, kind.itemsize, self.programs)
-        return TensorHandle(memory.load(addresses, chosen, rest, kind), dtype)
+        return TensorHandle(tiles.read(addresses, chosen, rest, kind), dtype)
 
     def store(self: Any, pointers: Any, value: Any, mask: Any, *_: Any) -> None:
         memory.store(*_written(self, pointers.data, value.data, _array(mask), atomic=False))

@@ -98,6 +98,9 @@ MOST_PROGRAMS = (2**31 - 1, 65535, 65535)
 TF32_BITS = np.uint32(0xFFFFE000)
 """Bits of a float32 that tensor cores read."""
 
+_LARGE = 2.0**126
+"""Smaller numbers of float32 can be rounded without any of them becoming infinite."""
+
 
 def compute_as_on_gpu() -> None:
     """Patches this process's interpreter. ``fix_bfloat16`` must have been called before."""
@@ -143,20 +146,17 @@ def _fix_dot() -> None:
 
         if a.dtype.scalar != tl.float32 or precision not in _PARTS:
             return product(a, b, c)
-        of_a, of_b = _parts(a, _PARTS[precision]), _parts(b, _PARTS[precision])
+        of_a, of_b = _parts(a.data, _PARTS[precision]), _parts(b.data, _PARTS[precision])
         count = len(of_a)
         if count == 1:
             return product(of_a[0], of_b[0], c)
-        sums = TensorHandle(np.zeros_like(c.data), c.dtype.scalar)
+        sums = TensorHandle(np.zeros((1,) * c.data.ndim, c.data.dtype), c.dtype.scalar)
         for smallness in range(count - 1, 0, -1):
             for i in range(smallness + 1):
                 sums = product(of_a[i], of_b[smallness - i], sums)
-        # Infinity less its first part is no number.
-        sums = product(
-            of_a[0],
-            of_b[0],
-            TensorHandle(np.nan_to_num(sums.data, nan=0, posinf=np.inf, neginf=-np.inf), sums.dtype),
-        )
+        if (lost := np.isnan(sums.data)).any():  # infinity less its first part is no number
+            sums = TensorHandle(np.where(lost, np.zeros_like(sums.data), sums.data), sums.dtype)
+        sums = product(of_a[0], of_b[0], sums)
         return TensorHandle(sums.data + c.data, c.dtype.scalar)
 
     def rounded_fma(builder: Any, x: Any, y: Any, z: Any) -> Any:
@@ -218,47 +218,46 @@ def _require_multiples() -> None:
     TensorHandle.set_attr = stated
 
 
-def tf32(handle: Any) -> Any:
-    """Returns a float32 tensor as tensor cores read it, with 10 bits of the mantissa; others unchanged."""
-    if handle.dtype.scalar != tl.float32:
-        return handle
-    bits = np.ascontiguousarray(handle.data).view(np.uint32)
-    cut = (bits & TF32_BITS).view(np.float32)
-    return TensorHandle(np.where(np.isnan(handle.data), handle.data, cut), tl.float32)
+def _cut(data: np.ndarray, usual: bool) -> np.ndarray:
+    """Returns float32 numbers as tensor cores read them, with 10 bits of the mantissa."""
+    cut = (data.view(np.uint32) & TF32_BITS).view(np.float32)
+    return cut if usual else np.where(np.isnan(data), data, cut)
 
 
-def _bfloat16(handle: Any) -> Any:
-    """Returns a float32 tensor as rounded to bfloat16."""
-    return TensorHandle(widen(narrow(handle.data)), tl.float32)
+def _to_nearest(data: np.ndarray, usual: bool) -> np.ndarray:
+    """Returns float32 numbers rounded to TF32, halves away from zero."""
+    rounded = (data.view(np.uint32) + np.uint32(0x1000)).view(np.float32)
+    return _cut(rounded if usual else np.where(np.isfinite(data), rounded, data), usual)
 
 
-def _nearest_tf32(handle: Any) -> Any:
-    """Returns a float32 tensor as rounded to TF32."""
-    data = np.ascontiguousarray(handle.data)
-    bits = data.view(np.uint32) + np.uint32(0x1000)  # to the nearest one, and halves away from zero
-    return tf32(TensorHandle(np.where(np.isfinite(data), bits.view(np.float32), data), tl.float32))
+def _to_bfloat16(data: np.ndarray, usual: bool) -> np.ndarray:
+    """Returns float32 numbers rounded to bfloat16."""
+    return widen(narrow(data))
 
 
 _PARTS = {
     getattr(ir.INPUT_PRECISION, name): cuts
     for name, cuts in {
-        "TF32": (tf32,),
-        "TF32x3": (_nearest_tf32, tf32),  # Triton rounds the first part, and tensor cores cut the second
-        "BF16x3": (_bfloat16,) * 2,
-        "BF16x6": (_bfloat16,) * 3,
+        "TF32": (_cut,),
+        "TF32x3": (_to_nearest, _cut),  # Triton rounds the first part, and tensor cores cut the second
+        "BF16x3": (_to_bfloat16,) * 2,
+        "BF16x6": (_to_bfloat16,) * 3,
     }.items()
     if hasattr(ir.INPUT_PRECISION, name)  # older versions of Triton have fewer
 }
 """What the parts of a factor are that are multiplied, by the precision that a kernel asks for."""
 
 
-def _parts(handle: Any, cuts: Sequence[Callable[[Any], Any]]) -> list[Any]:
-    """Returns a first part of a float32 tensor, and those of what is left."""
-    parts, rest = [], handle.data
+def _parts(rest: np.ndarray, cuts: Sequence[Callable[[np.ndarray, bool], np.ndarray]]) -> list[Any]:
+    """Returns a first part of float32 numbers, and those of what is left."""
+    parts: list[Any] = []
+    # Not so large that one overflows when it is rounded, nor NaN.
+    usual = bool(rest.size) and rest.min() > -_LARGE and rest.max() < _LARGE
     with np.errstate(invalid="ignore"):
         for cut in cuts:
-            parts.append(cut(TensorHandle(rest, tl.float32)))
-            rest = rest - parts[-1].data
+            if parts:
+                rest = rest - parts[-1].data
+            parts.append(TensorHandle(cut(rest, usual), tl.float32))
     return parts
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 HELD = 1 << 22
-"""Addresses of one launch that are kept; of further accesses only the range."""
+"""Addresses of one launch that are kept, of its reads and of its writes; of further accesses only the range."""
 
 SEVERAL = -1
 """Stands for a program where all that ran at once read the same place."""
@@ -23,15 +23,33 @@ class Touch:
     size: int
     """Bytes of an element."""
     addresses: np.ndarray | None
-    """None: they were too many to keep."""
-    programs: np.ndarray
-    """The number of the program that touches each."""
+    """With an axis of programs in front; None: they were too many to keep."""
+    chosen: np.ndarray | None
+    """Which elements are touched; None: all."""
+    numbers: np.ndarray
+    """The numbers of all programs that ran at once."""
     writes: bool
     atomic: bool
 
     def overlaps(self, other: Touch) -> bool:
         """Whether the ranges of two have addresses in common."""
         return self.low < other.high and other.low < self.high
+
+    @property
+    def places(self) -> np.ndarray:
+        """The addresses, one after the other."""
+        assert self.addresses is not None
+        return self.addresses.ravel() if self.chosen is None else self.addresses[self.chosen]
+
+    @property
+    def programs(self) -> np.ndarray:
+        """The number of the program that touches each."""
+        assert self.addresses is not None
+        if len(self.addresses) < len(self.numbers):
+            return np.full(self.places.shape, SEVERAL)
+        column = self.numbers.reshape(-1, *[1] * (self.addresses.ndim - 1))
+        columns = np.broadcast_to(column, self.addresses.shape)
+        return columns.ravel() if self.chosen is None else columns[self.chosen]
 
 
 @dataclass
@@ -40,7 +58,8 @@ class Touched:
 
     _reads: list[Touch] = field(default_factory=list)
     _writes: list[Touch] = field(default_factory=list)
-    _held: int = 0
+    _held: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
+    """How many addresses were touched, by whether they were written."""
 
     def note(
         self,
@@ -54,17 +73,13 @@ class Touched:
     ) -> None:
         """Notes one access, of those elements that are ``chosen``; all arrays have an axis of programs in front."""
         some = not chosen.all()
-        places = addresses[chosen] if some else addresses.ravel()
+        places = addresses[chosen] if some else addresses
         if not places.size:
             return
-        if len(addresses) < len(programs):
-            by = np.full(places.shape, SEVERAL)
-        else:
-            columns = np.broadcast_to(programs.reshape(-1, *[1] * (addresses.ndim - 1)), addresses.shape)
-            by = columns[chosen] if some else columns.ravel()
-        self._held += places.size
-        kept = places if self._held <= HELD else None
-        touch = Touch(int(places.min()), int(places.max()) + size, size, kept, by, writes, atomic)
+        self._held[writes] += places.size
+        kept = addresses if self._held[writes] <= HELD else None
+        ends = int(places.min()), int(places.max()) + size
+        touch = Touch(*ends, size, kept, chosen if some else None, programs, writes, atomic)
         (self._writes if writes else self._reads).append(touch)
 
     def by_several(self) -> bool:
@@ -74,9 +89,9 @@ class Touched:
         """
         reads = [read for read in self._reads if any(map(read.overlaps, self._writes))]
         touches = self._writes + reads
-        arrays = [touch.addresses for touch in touches if touch.addresses is not None]
-        if len(arrays) < len(touches):
+        if any(touch.addresses is None for touch in touches):
             return True
+        arrays = [touch.places for touch in touches]
         if not arrays:
             return False
         sizes = [touch.size for touch in touches]

@@ -214,7 +214,8 @@ class Sanitizer:
     ) -> None:
         """Logs an access inside its region, and checks that what it reads has been written."""
         size = access["size"]
-        packed = bool((offsets[1:] - offsets[:-1] == size).all())
+        far = int(offsets[-1] - offsets[0]) == (len(offsets) - 1) * size
+        packed = far and bool((offsets[1:] - offsets[:-1] == size).all())
         builder = interpreter.interpreter_builder
         undo, program, line = builder.undo, int(builder.programs[0]), self._line()
         entry = Access(region, offsets, program=program, line=line, values=values, packed=packed, **access)

@@ -96,6 +96,19 @@ def matmul(a_ptr, b_ptr, out_ptr, k, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def tiled(a_ptr, b_ptr, out_ptr, K: tl.constexpr, BLOCK: tl.constexpr):
+    rows = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros([BLOCK, BLOCK], tl.float32)
+    for start in range(0, K, BLOCK):
+        k = start + tl.arange(0, BLOCK)
+        a = tl.load(a_ptr + (rows % 50)[:, None] * K + k[None, :])
+        b = tl.load(b_ptr + k[:, None] + columns[None, :] * K)  # across memory
+        total += tl.dot(a, b, input_precision="tf32x3")
+    tl.store(out_ptr + rows[:, None] * 256 + columns[None, :], total)
+
+
+@triton.jit
 def described(x_ptr, out_ptr, BLOCK: tl.constexpr):
     x = tl.make_tensor_descriptor(x_ptr, [20, 32], [32, 1], [BLOCK, BLOCK])
     out = tl.make_tensor_descriptor(out_ptr, [20, 32], [32, 1], [BLOCK, BLOCK])
@@ -198,6 +211,7 @@ CASES = {
     "reductions of a column": (reductions, (6,), [random(6, 8, 2), torch.empty(6, 8, 2), 8, 2]),
     "branching": (branching, (6,), [random(6, 8), torch.empty(6), 8]),
     "matmul": (matmul, (2, 3), [random(32, 40), random(40, 48), torch.empty(32, 48), 40, 16]),
+    "tiles": (tiled, (2, 2), [random(50, 256), random(256, 256), torch.empty(256, 256), 256, 128]),
     "descriptors": (described, (2, 2), [random(20, 32), torch.empty(20, 32), 16]),
     "embedded": (embedded, (9,), [torch.arange(9) * 5 % 7, random(7, 16), torch.empty(9, 16), 16]),
     "ragged": (ragged, (12,), [torch.arange(12) % 3 * 16, random(12, 64), torch.empty(12), 16]),

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernelllm_judge.worker.touched import Touched
+from kernelllm_judge.worker.touched import HELD, Touched
 
 KERNELS = Path(__file__).with_name("batched_kernels.py")
 
 AT_ONCE = (
     *("elementwise", "elementwise in bfloat16", "rows and columns", "softmax", "reductions"),
-    *("reductions of a column", "branching", "matmul", "descriptors", "embedded", "ragged", "noise"),
+    *("reductions of a column", "branching", "matmul", "tiles", "descriptors", "embedded", "ragged", "noise"),
     *("in place", "added up", "large"),
 )
 APART = {
@@ -97,3 +97,9 @@ WRITES, ATOMIC = {"writes": True}, {"writes": True, "atomic": True}
 )
 def test_places_that_several_programs_touch_are_found(accesses, several):
     assert touched(*accesses) is several
+
+
+def test_much_that_is_read_elsewhere_makes_no_difference():
+    accesses = [([[0], [4]], [0, 1], WRITES), ([range(1 << 20, (1 << 20) + 4 * HELD + 4, 4)], [0, 1], {})]
+    assert not touched(*accesses)
+    assert not touched(*reversed(accesses))
