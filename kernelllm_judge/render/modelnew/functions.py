@@ -73,7 +73,7 @@ def model_texts(function: ast.FunctionDef, live: LiveTarget) -> list[str]:
 
 def _beside(name: str, live: LiveTarget, bound: Mapping[str, str]) -> str:
     """Returns the expression for a weight of the layer whose weight was bound last: ``weight, bias`` come together."""
-    last = next(reversed(bound.values()), "")
+    last = next(reversed(list(bound.values())), "")
     text = f"{last.rpartition('.')[0]}.{name}"
     return text if text in _weights(live, bound.values()) else ""
 
