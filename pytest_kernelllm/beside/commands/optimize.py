@@ -9,7 +9,6 @@ import re
 import sys
 from pathlib import Path
 
-from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.core.output_file import output_file
 from pytest_kernelllm.commands.common import (
     OK,
@@ -120,7 +119,7 @@ def run(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         say(f"to go on, run the same command again: {command('kernelllm', 'optimize', options.model)}.")
         raise
-    except (RankError, SessionError, GenerateError) as error:
+    except (RankError, GenerateError) as error:
         raise CommandError(str(error)) from None
     if options.json != "-":
         print(shown(found.answer, terminal_width(), sys.stdout.isatty()))

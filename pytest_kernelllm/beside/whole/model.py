@@ -76,7 +76,7 @@ def compile_model(
 
     Raises:
         RankError: the example has another form, or the model fails; one sentence.
-        SessionError, GenerateError: nothing can be judged here.
+        GenerateError: a generator cannot work.
     """
     root = Path.cwd()
     settings = load_settings(root, {"baseline": "compile"})

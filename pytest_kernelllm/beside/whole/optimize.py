@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.environment import find_environment
 from kernelllm_judge.target.importing import import_file
 from kernelllm_runtime.instance import TextKernel, dispatching
@@ -65,7 +66,7 @@ def optimize(subject: Subject, request: Request) -> Optimized:
 
     Raises:
         RankError: the model cannot be run; one sentence.
-        SessionError, GenerateError: nothing can be judged here.
+        GenerateError: a generator cannot work.
     """
     begun = time.monotonic()
     request.progress("capturing the model's graph")
@@ -118,7 +119,10 @@ def _judged(found: Sequence[Found], model: str, request: Request) -> list[Judged
         request.progress(f"judging regions: {max(left[0], 0)} of {len(able)} left")
 
     request.progress(f"judging {len(able)} regions")
-    return judge(request.root, request.regions, able, settings, seconds, request.progress, done)
+    try:
+        return judge(request.root, request.regions, able, settings, seconds, request.progress, done)
+    except SessionError as error:  # the compiler's options may pay all the same
+        return [Judged(each, reason=str(error).rstrip(".")) for each in able]
 
 
 def _module(judged: Judged, request: Request) -> nn.Module:
