@@ -93,6 +93,7 @@ def optimize(subject: Subject, request: Request) -> Optimized:
         choices=tuple(map(_choice, whole.tried)),
         ways=whole.ways,
         options=dict(whole.way.options),
+        attention=whole.way.attention,
         float64=whole.reference.exact,
         limit_ms=limit,
         limit_share=limit / ms if limit and (ms := whole.ways[-1].ms) else None,

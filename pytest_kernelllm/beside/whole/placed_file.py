@@ -24,6 +24,7 @@ _HEAD = '''\
 {imports}
 
 OPTIONS = {options!r}
+ATTENTION = {attention!r}
 '''
 
 _IMPORTS = """\
@@ -47,7 +48,7 @@ REGIONS: dict[str, type[nn.Module]] = {{{regions}}}
 
 def optimize(model: nn.Module) -> nn.Module:
     """Makes calls of the model run so from now on, and returns it."""
-    return compiled(model, REGIONS, OPTIONS)
+    return compiled(model, REGIONS, OPTIONS, ATTENTION)
 '''
 
 
@@ -64,6 +65,7 @@ def write_placed(file: Path, root: Path, answer: Answer, kept: Sequence[Judged])
         sentence=answer.sentence,
         imports=_IMPORTS if kept else _FEW_IMPORTS,
         options=answer.options,
+        attention=answer.attention,
     )
     text += "".join(block(each.found) for each in kept)
     text += _END.format(regions=", ".join(f'"{e.found.text.key}": {e.found.text.name}' for e in kept))
