@@ -23,10 +23,11 @@ from pytest_kernelllm.beside.whole.answer import Answer, ChoiceAnswer, RegionAns
 from pytest_kernelllm.beside.whole.capture import Found, capture
 from pytest_kernelllm.beside.whole.decide import Decision, Terms, decided, without_gpu
 from pytest_kernelllm.beside.whole.judging import Judged, judge
-from pytest_kernelllm.beside.whole.regions_file import drawable, regions_source, write_source
+from pytest_kernelllm.beside.whole.regions_file import drawable, regions_file, regions_source, write_source
 from pytest_kernelllm.beside.whole.select import Tried
 from pytest_kernelllm.beside.whole.stage import Call, Stage
 from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.store import Store
 
 JUDGING = 0.45
 """Share of the budget after which nothing more is judged."""
@@ -39,8 +40,8 @@ class Request:
     root: Path
     """The project's root."""
     settings: Settings
-    regions: Path
-    """The file that regions are written to."""
+    regions: Path | None = None
+    """The file that regions are written to; None: one in the store, named by the model and by what it holds."""
     budget: float = 600.0
     """Seconds from nothing to the answer, about."""
     freeze: bool = False
@@ -73,9 +74,12 @@ def optimize(subject: Subject, request: Request) -> Optimized:
     stage = Stage(subject, {})
     with explained(), stage.opened():
         found = capture(lambda backend: stage.run(stage.by(backend)))
-    judged = _judged(found, type(subject.model).__qualname__, request)
+    able = [each for each in found if drawable(each)]
+    name = type(subject.model).__qualname__
+    file = request.regions or regions_file(Store(request.root, request.settings.store).path, name, able)
+    judged = _judged(able, name, file, request)
     accepted = [each for each in judged if each.accepted]
-    stage = Stage(subject, {each.found.text.key: _module(each, request) for each in accepted})
+    stage = Stage(subject, {each.found.text.key: _module(each, file, request.root) for each in accepted})
     on_gpu = torch.cuda.is_available() and any(
         t.is_cuda for t in (*subject.model.parameters(), *subject.model.buffers())
     )
@@ -87,7 +91,7 @@ def optimize(subject: Subject, request: Request) -> Optimized:
         )
         whole = decided(stage, kernels, terms) if on_gpu else without_gpu(stage, kernels, terms)
     answer = Answer(
-        model=type(subject.model).__qualname__,
+        model=name,
         environment=environment_of(subject.model) or find_environment("cpu"),
         regions=tuple(_region(each, whole) for each in judged),
         choices=tuple(map(_choice, whole.tried)),
@@ -104,11 +108,10 @@ def optimize(subject: Subject, request: Request) -> Optimized:
     return Optimized(answer, kept, whole.call)
 
 
-def _judged(found: Sequence[Found], model: str, request: Request) -> list[Judged]:
-    able = [each for each in found if drawable(each)]
+def _judged(able: Sequence[Found], model: str, file: Path, request: Request) -> list[Judged]:
     if not able:
         return []
-    write_source(request.regions, regions_source(model, able))
+    write_source(file, regions_source(model, able))
     # A search as long as usual for each region would take all of a short budget.
     search = min(request.settings.search, 0.5 * JUDGING * request.budget / len(able))
     settings = replace(request.settings, search=search)
@@ -121,14 +124,14 @@ def _judged(found: Sequence[Found], model: str, request: Request) -> list[Judged
 
     request.progress(f"judging {len(able)} regions")
     try:
-        return judge(request.root, request.regions, able, settings, seconds, request.progress, done)
+        return judge(request.root, file, able, settings, seconds, request.progress, done)
     except SessionError as error:  # the compiler's options may pay all the same
         return [Judged(each, reason=str(error).rstrip(".")) for each in able]
 
 
-def _module(judged: Judged, request: Request) -> nn.Module:
+def _module(judged: Judged, file: Path, root: Path) -> nn.Module:
     """A module of a region's class that runs the accepted kernel."""
-    cls = getattr(import_file(request.regions.resolve(), request.root), judged.found.text.name)
+    cls = getattr(import_file(file.resolve(), root), judged.found.text.name)
     assert judged.outcome is not None and judged.outcome.candidate is not None  # it was accepted
     candidate = judged.outcome.candidate
     made = dispatching(cls, TextKernel(cls.__qualname__, candidate.kernel_hash, candidate.source))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernelllm_runtime.source.resolve import label
 from pytest_kernelllm.beside.whole.answer import Answer
 from pytest_kernelllm.beside.whole.judging import Judged
 from pytest_kernelllm.beside.whole.regions_file import block, write_source
@@ -83,13 +82,3 @@ def write_placed(file: Path, root: Path, answer: Answer, kept: Sequence[Judged])
     change = combined(home, adoptions, targets.values(), style=Style(home))
     if change is not None:
         apply(home, change)
-
-
-def default_regions_file(store: Path, model: str) -> Path:
-    """Returns where the regions of a model are written where nobody names a file."""
-    return store / "regions" / f"{model.lower()}.py"
-
-
-def shown_path(file: Path, root: Path) -> str:
-    """Returns a file as the project names it."""
-    return label(file.absolute(), root.absolute())
