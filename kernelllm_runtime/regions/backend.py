@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 import torch
@@ -22,14 +23,17 @@ Compiled = Callable[..., Any]
 class Backend:
     """Compiles graphs. Where a graph has none of the regions, or needs gradients, it is TorchInductor."""
 
-    def __init__(self, regions: Mapping[str, nn.Module], options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, regions: Mapping[str, nn.Module], options: Mapping[str, Any], attention: str = ""
+    ) -> None:
         """Takes what to place.
 
         Args:
             regions: a module for each region, by its ``Written.key``; its class runs the kernel.
             options: TorchInductor's, such as ``{"triton.cudagraphs": True}``.
+            attention: the library that computes attention where it can, such as ``cudnn``; empty: as torch chooses.
         """
-        self._regions, self._options = dict(regions), dict(options)
+        self._regions, self._options, self._attention = dict(regions), dict(options), attention
         self.placed: dict[str, int] = {}
         """How often each region was placed so far."""
 
@@ -40,7 +44,24 @@ class Backend:
         if self._regions and not (torch.is_grad_enabled() and any(_trained(each) for each in inputs)):
             for key in place(module, self._regions):
                 self.placed[key] = self.placed.get(key, 0) + 1
-        return cast(Compiled, compile_fx(module, inputs, config_patches=self._options))
+        with _preferring(self._attention):  # TorchInductor asks while it compiles, and calls what it was told
+            return cast(Compiled, compile_fx(module, inputs, config_patches=self._options))
+
+
+@contextmanager
+def _preferring(attention: str) -> Iterator[None]:
+    if not attention:
+        yield
+        return
+    import torch._functorch.config as functorch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    first = getattr(SDPBackend, f"{attention.upper()}_ATTENTION")
+    rest = (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH)
+    order = [first, *(each for each in rest if each is not first)]
+    # What is cached there does not know which library was preferred.
+    with sdpa_kernel(order, set_priority=True), functorch.patch(enable_autograd_cache=False):
+        yield
 
 
 def _trained(value: Any) -> bool:
@@ -111,7 +132,9 @@ def _live(graph: Graph, inside: Set[Node], views: Set[Node]) -> list[Node]:
     return [node for node in graph.nodes if node in live]
 
 
-def compiled(model: MODEL, regions: Mapping[str, type[nn.Module]], options: Mapping[str, Any]) -> MODEL:
+def compiled(
+    model: MODEL, regions: Mapping[str, type[nn.Module]], options: Mapping[str, Any], attention: str = ""
+) -> MODEL:
     """Makes calls of a model run compiled, with kernels in its regions, and returns it.
 
     Calls of other shapes, or with gradients, run compiled without kernels. ``model.compile()`` of torch does the same
@@ -120,8 +143,9 @@ def compiled(model: MODEL, regions: Mapping[str, type[nn.Module]], options: Mapp
     Args:
         regions: the class of each region by its key; classes that adopted a kernel run it.
         options: TorchInductor's.
+        attention: the library that computes attention where it can, such as ``cudnn``.
     """
-    backend = Backend({key: cls().eval() for key, cls in regions.items()}, options)
+    backend = Backend({key: cls().eval() for key, cls in regions.items()}, options, attention)
     model._compiled_call_impl = torch.compile(entry_of(model), backend=backend, dynamic=False)
     return model
 

@@ -114,6 +114,15 @@ def changed_in_place(x, weight):
     return functional.linear(after, weight.t()), table.sum() + 1
 
 
+def added_in_place(x, weight):
+    sums = functional.linear(x, weight)
+    before = sums.sin() + 1
+    sums += 1
+    functional.relu(sums, inplace=True)
+    after = sums.cos() + before
+    return functional.linear(after, weight.t()), sums
+
+
 def drawn_and_sorted(x, weight):
     top, where = (functional.linear(x, weight) * 3).topk(2)
     return torch.softmax(top, -1).exp(), where + 1, functional.embedding(where, weight) * 2
@@ -134,6 +143,7 @@ def two_states(x, weight):
     [
         (turned_around, ((2, 3, 16), (16, 16)), 1),
         (changed_in_place, ((2, 5), (3, 5)), 1),
+        (added_in_place, ((2, 5), (3, 5)), 0),
         (drawn_and_sorted, ((4, 5), (3, 5)), 3),
         (with_odd_strides, ((2, 5), (3, 5)), 1),
     ],

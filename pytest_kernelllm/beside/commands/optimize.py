@@ -9,7 +9,6 @@ import re
 import sys
 from pathlib import Path
 
-from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.core.output_file import output_file
 from pytest_kernelllm.commands.common import (
     OK,
@@ -91,6 +90,7 @@ def run(options: argparse.Namespace) -> int:
         from pytest_kernelllm.beside.ranking.errors import RankError
         from pytest_kernelllm.beside.ranking.factory import load_factory
         from pytest_kernelllm.beside.whole.model import optimize_factory
+        from pytest_kernelllm.beside.whole.optimize import Request
         from pytest_kernelllm.beside.whole.placed_file import write_placed
         from pytest_kernelllm.beside.whole.shown import shown, write_page
     except ModuleNotFoundError as error:
@@ -107,20 +107,20 @@ def run(options: argparse.Namespace) -> int:
     try:
         # What the user's code prints must not get into the JSON.
         with contextlib.redirect_stdout(sys.stderr), Console(stderr=True).status("importing") as status:
-            found = optimize_factory(
-                load_factory(options.model, project.root, "optimize"),
-                root=project.root,
-                settings=settings,
-                regions=Path(options.regions) if options.regions else None,
-                budget=options.budget,
-                freeze=options.freeze,
-                max_autotune=options.max_autotune,
-                progress=status.update,
+            request = Request(
+                project.root,
+                settings,
+                Path(options.regions) if options.regions else None,
+                options.budget,
+                options.freeze,
+                options.max_autotune,
+                status.update,
             )
+            found = optimize_factory(load_factory(options.model, project.root, "optimize"), request)
     except KeyboardInterrupt:
         say(f"to go on, run the same command again: {command('kernelllm', 'optimize', options.model)}.")
         raise
-    except (RankError, SessionError, GenerateError) as error:
+    except (RankError, GenerateError) as error:
         raise CommandError(str(error)) from None
     if options.json != "-":
         print(shown(found.answer, terminal_width(), sys.stdout.isatty()))

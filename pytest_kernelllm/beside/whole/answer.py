@@ -71,6 +71,8 @@ class Answer(Record):
     """Eager, ``torch.compile``, perhaps ``max-autotune``, and the chosen way last, timed in one run."""
     options: dict[str, bool | int | str]
     """TorchInductor's options of the chosen way."""
+    attention: str = ""
+    """The library that computes attention there where it can; empty: as torch chooses."""
     float64: bool = True
     """Whether errors are those relative to a copy in float64; else to the model as it is."""
     limit_ms: float | None = None

@@ -16,6 +16,8 @@ class Choice:
     """TorchInductor's."""
     regions: tuple[str, ...] = ()
     """Keys of the regions that run kernels then; without any, those that do so far stay."""
+    attention: str = ""
+    """The library that computes attention where it can."""
     freezes: bool = False
     """Whether weights become constants of the compiled code."""
     unless: str = ""
@@ -24,11 +26,17 @@ class Choice:
 
 CUDA_GRAPHS = Choice("CUDA graphs", {"triton.cudagraphs": True})
 COMPILER: tuple[Choice, ...] = (
+    Choice("attention by cuDNN", attention="cudnn"),
     Choice("coordinate descent", {"coordinate_descent_tuning": True}),
     Choice("combined kernels", {"combo_kernels": True}),
     Choice("tuned pointwise kernels", {"max_autotune_pointwise": True}),
     Choice("several forms of reductions", {"triton.multi_kernel": 1}),
     Choice("tuned products", {"max_autotune_gemm": True}),
+    Choice(
+        "tuned products through TMA",
+        {"max_autotune_gemm": True, "triton.enable_persistent_tma_matmul": True},
+    ),
+    Choice("channels last", {"force_layout_optimization": True}),
 )
 FREEZING = Choice("weights as constants", {"freezing": True}, freezes=True)
 

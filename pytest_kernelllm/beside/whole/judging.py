@@ -21,7 +21,6 @@ class Judged:
     """A region with what became of its candidates."""
 
     found: Found
-    target: Target
     outcome: Outcome | None = None
     """The accepted one to place, else the one that came nearest; None where there is none."""
     reason: str = ""
@@ -82,14 +81,14 @@ def _judged(session: Session, found: Found, target: Target, ended: set[str]) -> 
     own = [each for each in session.settled if each.target.id == target.id]
     winner = best(own)
     if winner is not None and winner.candidate is not None:
-        return Judged(found, target, winner)
+        return Judged(found, winner)
     if target.id in ended and not own:
         try:  # which raises what ended it
             own = [session.outcome(target, each) for each in session.candidate_ids[:1]]
         except SessionError as error:
-            return Judged(found, target, reason=str(error).rstrip("."))
+            return Judged(found, reason=str(error).rstrip("."))
     if not own:
-        return Judged(found, target, reason="no time was left to judge it")
+        return Judged(found, reason="no time was left to judge it")
     close = nearest(own)
     why = close.why.rstrip(".") or "no kernel was accepted"
-    return Judged(found, target, close, why)
+    return Judged(found, close, why)

@@ -14,11 +14,10 @@ from torch import nn
 from pytest_kernelllm.beside.ranking.factory import Factory, Subject, build, call_of
 from pytest_kernelllm.beside.whole.answer import Answer
 from pytest_kernelllm.beside.whole.optimize import Optimized, Request, optimize
-from pytest_kernelllm.beside.whole.placed_file import default_regions_file, write_placed
+from pytest_kernelllm.beside.whole.placed_file import write_placed
 from pytest_kernelllm.beside.whole.shown import shown
-from pytest_kernelllm.config.settings import Settings, load_settings
+from pytest_kernelllm.config.settings import load_settings
 from pytest_kernelllm.report.fitted import terminal_width
-from pytest_kernelllm.store import Store
 
 
 @dataclass(frozen=True)
@@ -76,12 +75,12 @@ def compile_model(
 
     Raises:
         RankError: the example has another form, or the model fails; one sentence.
-        SessionError, GenerateError: nothing can be judged here.
+        GenerateError: a generator cannot work.
     """
     root = Path.cwd()
     settings = load_settings(root, {"baseline": "compile"})
     subject = Subject(model, call_of(example, "compile_model"))
-    request = _request(subject, root, settings, None, budget, freeze, max_autotune, progress)
+    request = Request(root, settings, None, budget, freeze, max_autotune, progress)
     found = optimize(subject, request)
     if write is not None:
         write_placed(Path(write), root, found.answer, found.kept)
@@ -90,38 +89,9 @@ def compile_model(
     return CompiledModel(found.answer, model, before)
 
 
-def optimize_factory(
-    factory: Factory,
-    *,
-    root: Path,
-    settings: Settings,
-    regions: Path | None,
-    budget: float,
-    freeze: bool,
-    max_autotune: bool,
-    progress: Callable[[str], None],
-) -> Optimized:
+def optimize_factory(factory: Factory, request: Request) -> Optimized:
     """Builds a factory's model, on the GPU if there is one, and optimizes it; errors are those of ``optimize``."""
-    progress("building the model")
-    device = "cuda" if torch.cuda.is_available() and settings.device != "cpu" else None
-    subject = build(factory, device)
-    if device:
-        subject = subject.to(device)
-    return optimize(
-        subject, _request(subject, root, settings, regions, budget, freeze, max_autotune, progress)
-    )
-
-
-def _request(
-    subject: Subject,
-    root: Path,
-    settings: Settings,
-    regions: Path | None,
-    budget: float,
-    freeze: bool,
-    max_autotune: bool,
-    progress: Callable[[str], None],
-) -> Request:
-    name = type(subject.model).__qualname__
-    file = regions or default_regions_file(Store(root, settings.store).path, name)
-    return Request(root, settings, file, budget, freeze, max_autotune, progress)
+    request.progress("building the model")
+    if not torch.cuda.is_available() or request.settings.device == "cpu":
+        return optimize(build(factory, None), request)
+    return optimize(build(factory, "cuda").to("cuda"), request)

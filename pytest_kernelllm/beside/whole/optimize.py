@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.environment import find_environment
 from kernelllm_judge.target.importing import import_file
 from kernelllm_runtime.instance import TextKernel, dispatching
@@ -22,10 +23,11 @@ from pytest_kernelllm.beside.whole.answer import Answer, ChoiceAnswer, RegionAns
 from pytest_kernelllm.beside.whole.capture import Found, capture
 from pytest_kernelllm.beside.whole.decide import Decision, Terms, decided, without_gpu
 from pytest_kernelllm.beside.whole.judging import Judged, judge
-from pytest_kernelllm.beside.whole.regions_file import drawable, regions_source, write_source
+from pytest_kernelllm.beside.whole.regions_file import drawable, regions_file, regions_source, write_source
 from pytest_kernelllm.beside.whole.select import Tried
 from pytest_kernelllm.beside.whole.stage import Call, Stage
 from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.store import Store
 
 JUDGING = 0.45
 """Share of the budget after which nothing more is judged."""
@@ -38,8 +40,8 @@ class Request:
     root: Path
     """The project's root."""
     settings: Settings
-    regions: Path
-    """The file that regions are written to."""
+    regions: Path | None = None
+    """The file that regions are written to; None: one in the store, named by the model and by what it holds."""
     budget: float = 600.0
     """Seconds from nothing to the answer, about."""
     freeze: bool = False
@@ -65,16 +67,19 @@ def optimize(subject: Subject, request: Request) -> Optimized:
 
     Raises:
         RankError: the model cannot be run; one sentence.
-        SessionError, GenerateError: nothing can be judged here.
+        GenerateError: a generator cannot work.
     """
     begun = time.monotonic()
     request.progress("capturing the model's graph")
     stage = Stage(subject, {})
     with explained(), stage.opened():
         found = capture(lambda backend: stage.run(stage.by(backend)))
-    judged = _judged(found, type(subject.model).__qualname__, request)
+    able = [each for each in found if drawable(each)]
+    name = type(subject.model).__qualname__
+    file = request.regions or regions_file(Store(request.root, request.settings.store).path, name, able)
+    judged = _judged(able, name, file, request)
     accepted = [each for each in judged if each.accepted]
-    stage = Stage(subject, {each.found.text.key: _module(each, request) for each in accepted})
+    stage = Stage(subject, {each.found.text.key: _module(each, file, request.root) for each in accepted})
     on_gpu = torch.cuda.is_available() and any(
         t.is_cuda for t in (*subject.model.parameters(), *subject.model.buffers())
     )
@@ -86,12 +91,13 @@ def optimize(subject: Subject, request: Request) -> Optimized:
         )
         whole = decided(stage, kernels, terms) if on_gpu else without_gpu(stage, kernels, terms)
     answer = Answer(
-        model=type(subject.model).__qualname__,
+        model=name,
         environment=environment_of(subject.model) or find_environment("cpu"),
         regions=tuple(_region(each, whole) for each in judged),
         choices=tuple(map(_choice, whole.tried)),
         ways=whole.ways,
         options=dict(whole.way.options),
+        attention=whole.way.attention,
         float64=whole.reference.exact,
         limit_ms=limit,
         limit_share=limit / ms if limit and (ms := whole.ways[-1].ms) else None,
@@ -102,11 +108,10 @@ def optimize(subject: Subject, request: Request) -> Optimized:
     return Optimized(answer, kept, whole.call)
 
 
-def _judged(found: Sequence[Found], model: str, request: Request) -> list[Judged]:
-    able = [each for each in found if drawable(each)]
+def _judged(able: Sequence[Found], model: str, file: Path, request: Request) -> list[Judged]:
     if not able:
         return []
-    write_source(request.regions, regions_source(model, able))
+    write_source(file, regions_source(model, able))
     # A search as long as usual for each region would take all of a short budget.
     search = min(request.settings.search, 0.5 * JUDGING * request.budget / len(able))
     settings = replace(request.settings, search=search)
@@ -118,12 +123,15 @@ def _judged(found: Sequence[Found], model: str, request: Request) -> list[Judged
         request.progress(f"judging regions: {max(left[0], 0)} of {len(able)} left")
 
     request.progress(f"judging {len(able)} regions")
-    return judge(request.root, request.regions, able, settings, seconds, request.progress, done)
+    try:
+        return judge(request.root, file, able, settings, seconds, request.progress, done)
+    except SessionError as error:  # the compiler's options may pay all the same
+        return [Judged(each, reason=str(error).rstrip(".")) for each in able]
 
 
-def _module(judged: Judged, request: Request) -> nn.Module:
+def _module(judged: Judged, file: Path, root: Path) -> nn.Module:
     """A module of a region's class that runs the accepted kernel."""
-    cls = getattr(import_file(request.regions.resolve(), request.root), judged.found.text.name)
+    cls = getattr(import_file(file.resolve(), root), judged.found.text.name)
     assert judged.outcome is not None and judged.outcome.candidate is not None  # it was accepted
     candidate = judged.outcome.candidate
     made = dispatching(cls, TextKernel(cls.__qualname__, candidate.kernel_hash, candidate.source))

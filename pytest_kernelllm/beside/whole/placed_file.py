@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernelllm_runtime.source.resolve import label
 from pytest_kernelllm.beside.whole.answer import Answer
 from pytest_kernelllm.beside.whole.judging import Judged
 from pytest_kernelllm.beside.whole.regions_file import block, write_source
@@ -24,6 +23,7 @@ _HEAD = '''\
 {imports}
 
 OPTIONS = {options!r}
+ATTENTION = {attention!r}
 '''
 
 _IMPORTS = """\
@@ -47,7 +47,7 @@ REGIONS: dict[str, type[nn.Module]] = {{{regions}}}
 
 def optimize(model: nn.Module) -> nn.Module:
     """Makes calls of the model run so from now on, and returns it."""
-    return compiled(model, REGIONS, OPTIONS)
+    return compiled(model, REGIONS, OPTIONS, ATTENTION)
 '''
 
 
@@ -64,6 +64,7 @@ def write_placed(file: Path, root: Path, answer: Answer, kept: Sequence[Judged])
         sentence=answer.sentence,
         imports=_IMPORTS if kept else _FEW_IMPORTS,
         options=answer.options,
+        attention=answer.attention,
     )
     text += "".join(block(each.found) for each in kept)
     text += _END.format(regions=", ".join(f'"{e.found.text.key}": {e.found.text.name}' for e in kept))
@@ -81,13 +82,3 @@ def write_placed(file: Path, root: Path, answer: Answer, kept: Sequence[Judged])
     change = combined(home, adoptions, targets.values(), style=Style(home))
     if change is not None:
         apply(home, change)
-
-
-def default_regions_file(store: Path, model: str) -> Path:
-    """Returns where the regions of a model are written where nobody names a file."""
-    return store / "regions" / f"{model.lower()}.py"
-
-
-def shown_path(file: Path, root: Path) -> str:
-    """Returns a file as the project names it."""
-    return label(file.absolute(), root.absolute())

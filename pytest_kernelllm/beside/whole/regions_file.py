@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ from kernelllm_runtime import triton_candidate
 _TITLE = '''\
 """Regions of {model}, from one operation of the library to the next, as `kernelllm optimize` cut them out.
 
-They are alike in memory and in what they compute wherever they occur in the model. Written again by each run.
+They are alike in memory and in what they compute wherever they occur in the model.
 """
 
 '''
@@ -39,6 +40,12 @@ DRAWABLE = (
 def drawable(found: Found) -> bool:
     """Returns whether inputs of a region can be drawn."""
     return all(layout.dtype in DRAWABLE for layout in found.text.inputs)
+
+
+def regions_file(store: Path, model: str, found: Sequence[Found]) -> Path:
+    """Returns a file in a store, named by a model and its regions: a process that imported one can import the next."""
+    digest = hashlib.sha256(" ".join(each.text.key for each in found).encode()).hexdigest()
+    return store / "regions" / f"{snake_case(model)}_{digest[:8]}.py"
 
 
 def regions_source(model: str, found: Sequence[Found]) -> str:

@@ -101,7 +101,12 @@ class Selection:
 
     def _with(self, choice: Choice) -> Way:
         regions = tuple(dict.fromkeys((*self._way.regions, *choice.regions)))
-        return replace(self._way, options={**self._way.options, **choice.options}, regions=regions)
+        return replace(
+            self._way,
+            options={**self._way.options, **choice.options},
+            regions=regions,
+            attention=choice.attention or self._way.attention,
+        )
 
     def _warmed(self, call: Call) -> object:
         for _ in range(WARM - 1):

@@ -28,6 +28,8 @@ class Way:
     """TorchInductor's."""
     regions: tuple[str, ...] = ()
     """Keys of the regions that run kernels."""
+    attention: str = ""
+    """The library that computes attention where it can; empty: as torch chooses."""
 
 
 class Stage:
@@ -54,7 +56,7 @@ class Stage:
     def compiled(self, way: Way) -> Call:
         """Returns the model's call, compiled in a way once it runs."""
         chosen = {key: self.modules[key] for key in way.regions}
-        return self.by(Backend(chosen, way.options))
+        return self.by(Backend(chosen, way.options, way.attention))
 
     def by(self, backend: Any) -> Call:
         """Returns the model's call, compiled by a backend for sizes as they are."""
