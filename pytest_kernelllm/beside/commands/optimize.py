@@ -7,6 +7,7 @@ import contextlib
 import json
 import re
 import sys
+import time
 from pathlib import Path
 
 from kernelllm_judge.core.output_file import output_file
@@ -18,6 +19,7 @@ from pytest_kernelllm.commands.common import (
     settings_of,
 )
 from pytest_kernelllm.commands.project import project_here
+from pytest_kernelllm.commands.stages import stages
 from pytest_kernelllm.core.words import command, say
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.report.fitted import terminal_width
@@ -85,6 +87,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the command; exit code 0 if the model was optimized, however much it gained."""
+    begun = time.monotonic()
     _check(options)
     try:
         from pytest_kernelllm.beside.ranking.errors import RankError
@@ -97,7 +100,6 @@ def run(options: argparse.Namespace) -> int:
         if error.name != "torch":
             raise
         raise CommandError("optimize needs torch; run `pip install 'pytest-kernelllm[torch]'`.") from None
-    from rich.console import Console
 
     project = project_here()
     # What a kernel must beat is what stands there in a compiled model.
@@ -106,17 +108,18 @@ def run(options: argparse.Namespace) -> int:
     settings = settings_of(options)
     try:
         # What the user's code prints must not get into the JSON.
-        with contextlib.redirect_stdout(sys.stderr), Console(stderr=True).status("importing") as status:
+        with contextlib.redirect_stdout(sys.stderr), stages("importing") as report:
+            factory = load_factory(options.model, project.root, "optimize")
             request = Request(
                 project.root,
                 settings,
                 Path(options.regions) if options.regions else None,
-                options.budget,
+                max(options.budget - (time.monotonic() - begun), 1.0),
                 options.freeze,
                 options.max_autotune,
-                status.update,
+                report,
             )
-            found = optimize_factory(load_factory(options.model, project.root, "optimize"), request)
+            found = optimize_factory(factory, request)
     except KeyboardInterrupt:
         say(f"to go on, run the same command again: {command('kernelllm', 'optimize', options.model)}.")
         raise

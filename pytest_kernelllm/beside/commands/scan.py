@@ -11,6 +11,7 @@ from pathlib import Path
 from kernelllm_judge.core.output_file import output_file
 from pytest_kernelllm.commands.common import OK, REJECTED, CommandError
 from pytest_kernelllm.commands.project import project_here
+from pytest_kernelllm.commands.stages import stages
 from pytest_kernelllm.config.options import options as settings_options
 from pytest_kernelllm.config.settings import load_settings
 from pytest_kernelllm.core.words import command, say
@@ -89,20 +90,18 @@ def _rank(options: argparse.Namespace) -> int:
         if error.name != "torch":
             raise
         raise CommandError("--model needs torch; run `pip install 'pytest-kernelllm[torch]'`.") from None
-    from rich.console import Console
 
     project = project_here()
     settings = load_settings(project.root, {"arch": options.arch})
-    messages = Console(stderr=True)
     try:
         # What the user's code prints must not get into the JSON.
-        with contextlib.redirect_stdout(sys.stderr), messages.status("importing") as status:
+        with contextlib.redirect_stdout(sys.stderr), stages("importing") as report:
             ranking = rank(
                 load_factory(options.model, project.root),
                 store=project.store,
                 arch=settings.arch,
                 count=options.count,
-                report=status.update,
+                report=report,
             )
     except RankError as error:
         raise CommandError(str(error)) from None

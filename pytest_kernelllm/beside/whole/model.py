@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -91,7 +92,9 @@ def compile_model(
 
 def optimize_factory(factory: Factory, request: Request) -> Optimized:
     """Builds a factory's model, on the GPU if there is one, and optimizes it; errors are those of ``optimize``."""
+    begun = time.monotonic()
     request.progress("building the model")
-    if not torch.cuda.is_available() or request.settings.device == "cpu":
-        return optimize(build(factory, None), request)
-    return optimize(build(factory, "cuda").to("cuda"), request)
+    on_gpu = torch.cuda.is_available() and request.settings.device != "cpu"
+    subject = build(factory, "cuda").to("cuda") if on_gpu else build(factory, None)
+    left = max(request.budget - (time.monotonic() - begun), 1.0)
+    return optimize(subject, replace(request, budget=left))
