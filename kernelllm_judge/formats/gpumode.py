@@ -8,56 +8,23 @@ reference is where an answer may write its result; either gets a fresh one in ea
 
 from __future__ import annotations
 
-import ast
-import functools
 import hashlib
-import importlib
-import operator
 import re
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch.utils._pytree import tree_leaves
-
 from kernelllm_judge.core.shorten import whole
-from kernelllm_judge.core.syntax import free_name
+from kernelllm_judge.formats.gpumode_data import REFERENCE, Leaf, rebuilt, taken_apart
 from kernelllm_judge.formats.pair import Pair
 from kernelllm_judge.pair_files import PairError, read_text
 
-TASK, REFERENCE, SUBMISSION = "task.yml", "reference.py", "submission.py"
-
-_HOLDERS = (dict, list, tuple)
+TASK, SUBMISSION = "task.yml", "submission.py"
 
 _COMPILED = re.compile(r"\btorch\.compile\((\w+)(?:,[^()]*)?\)")
 """A function that is compiled, which changes nothing that it computes; no kernel module is."""
 
 _DEVICE = re.compile(r"(?<=[\"'])cuda(?::\d+)?(?=[\"'])")
-
-
-@dataclass(frozen=True)
-class _Leaf:
-    """A tensor or a plain value in ``data``."""
-
-    keys: tuple[Any, ...]
-    """Where it is in ``data``."""
-    name: str
-    """The parameter of ``forward``."""
-    written: bool = False
-    """Whether its content does not matter."""
-
-    @property
-    def path(self) -> str:
-        """How it is reached, such as ``data[1]['weight']``."""
-        return "data" + "".join(f"[{key!r}]" for key in self.keys)
-
-    @property
-    def passed(self) -> str:
-        """How ``forward`` passes it on."""
-        return f"torch.empty_like({self.name})" if self.written else self.name
 
 
 def is_problem(folder: Path) -> bool:
@@ -86,7 +53,7 @@ def translate(folder: Path, submission: str | None, into: Path, *, on_gpu: bool)
     package = _package(folder, task, into, on_gpu=on_gpu)
     tests = _listed(task, "tests", folder)
     benchmarks = _listed(task, "benchmarks", folder) if on_gpu and task.get("benchmarks") else []
-    data, leaves = _taken_apart(package, tests[0])
+    data, leaves = taken_apart(package, tests[0])
     cases = {
         f"{kind}-{n}": each
         for kind, found in (("test", tests), ("benchmark", benchmarks))
@@ -95,7 +62,7 @@ def translate(folder: Path, submission: str | None, into: Path, *, on_gpu: bool)
     problem = package / "problem.py"
     problem.write_text(_problem(cases, data, leaves), encoding="utf-8")
     answer = _COMPILED.sub(r"\1", read_text(folder / SUBMISSION) if submission is None else submission)
-    call = f"custom_kernel({_rebuilt(data, leaves)})"
+    call = f"custom_kernel({rebuilt(data, leaves)})"
     return Pair(f"{problem}::Problem", f"{answer}\n\n\nclass ModelNew:\n{_forward(leaves, call)}")
 
 
@@ -163,124 +130,16 @@ def _without_contexts(reference: str) -> str:
     )
 
 
-# --------------------------------------------------------------------------- what data holds
-
-
-def _taken_apart(package: Path, test: Mapping[str, Any]) -> tuple[Any, list[_Leaf]]:
-    """Returns what ``generate_input`` makes, with names for what it holds."""
-    sys.path.insert(0, str(package.parent))
-    try:
-        module = importlib.import_module(f"{package.name}.reference")
-        make, right = module.generate_input, module.ref_kernel
-        data = make(**test)
-        names = _unpacked(read_text(package / REFERENCE))
-        expected = _outputs(right, make(**test))
-        leaves = [
-            replace(leaf, written=_unread(leaf, make, test, right, expected)) for leaf in _leaves(data, names)
-        ]
-        return data, leaves
-    except PairError:
-        raise
-    except (Exception, SystemExit) as error:  # the problem's own code may raise anything
-        raise PairError(
-            f"The reference of the problem cannot be called: {type(error).__name__}: {whole(error)}."
-        ) from error
-    finally:
-        sys.path.remove(str(package.parent))
-
-
-def _unpacked(reference: str) -> list[str]:
-    """Returns the names to which ``ref_kernel`` unpacks its parameter; none where it does not."""
-    function = next(
-        (n for n in ast.parse(reference).body if isinstance(n, ast.FunctionDef) and n.name == "ref_kernel"),
-        None,
-    )
-    if function is None or not function.args.args:
-        raise PairError("reference.py has no function ref_kernel(data).")
-    for node in ast.walk(function):
-        match node:
-            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Name(id=value)) if (
-                value == function.args.args[0].arg
-            ):
-                return [each.id for each in names if isinstance(each, ast.Name)]
-    return []
-
-
-def _leaves(data: Any, names: Sequence[str]) -> Iterator[_Leaf]:
-    """Yields what ``data`` holds; ``names`` are those of its own items, where they are as many."""
-    taken = {"self", "torch"}
-
-    def found(value: Any, keys: tuple[Any, ...], name: str) -> Iterator[_Leaf]:
-        if isinstance(value, _HOLDERS):
-            for key, each in _items(value):
-                own = names[key] if value is data and len(names) == len(value) else f"{name}_{key}"
-                yield from found(each, (*keys, key), own)
-            return
-        name = free_name(re.sub(r"\W", "_", name), taken)
-        taken.add(name)
-        yield _Leaf(keys, name)
-
-    return found(data, (), "data")
-
-
-def _items(value: Any) -> Any:
-    return value.items() if isinstance(value, dict) else enumerate(value)
-
-
-def _unread(
-    leaf: _Leaf,
-    make: Callable[..., Any],
-    test: Mapping[str, Any],
-    right: Callable[[Any], Any],
-    expected: Sequence[torch.Tensor],
-) -> bool:
-    """Whether the reference gives the same whatever a tensor holds."""
-    for filled in (0, 1):
-        data = make(**test)
-        tensor = functools.reduce(operator.getitem, leaf.keys, data)
-        if not isinstance(tensor, torch.Tensor):
-            return False
-        try:
-            found = _outputs(right, (tensor.fill_(filled), data)[1])
-        except Exception:  # such as an index out of range
-            return False
-        if [f.shape for f in found] != [e.shape for e in expected]:
-            return False
-        if not all(torch.equal(f.nan_to_num(), e.nan_to_num()) for f, e in zip(found, expected, strict=True)):
-            return False
-    return True
-
-
-def _outputs(right: Callable[[Any], Any], data: Any) -> list[torch.Tensor]:
-    return [each.clone() for each in tree_leaves(right(data)) if isinstance(each, torch.Tensor)]
-
-
 # --------------------------------------------------------------------------- what is written
 
 
-def _rebuilt(value: Any, leaves: Sequence[_Leaf]) -> str:
-    """Returns an expression that puts ``data`` together again."""
-    passed = {leaf.keys: leaf.passed for leaf in leaves}
-
-    def text(value: Any, keys: tuple[Any, ...]) -> str:
-        if keys in passed:
-            return passed[keys]
-        parts = [(key, text(each, (*keys, key))) for key, each in _items(value)]
-        if isinstance(value, dict):
-            return "{" + ", ".join(f"{key!r}: {part}" for key, part in parts) + "}"
-        inner = ", ".join(part for _, part in parts)
-        return f"[{inner}]" if isinstance(value, list) else f"({inner},)"
-
-    return text(value, ())
-
-
-def _forward(leaves: Sequence[_Leaf], result: str) -> str:
+def _forward(leaves: Sequence[Leaf], result: str) -> str:
     return f"    def forward(self, {', '.join(leaf.name for leaf in leaves)}):\n        return {result}\n"
 
 
-def _problem(cases: Mapping[str, Mapping[str, Any]], data: Any, leaves: Sequence[_Leaf]) -> str:
+def _problem(cases: Mapping[str, Mapping[str, Any]], data: Any, leaves: Sequence[Leaf]) -> str:
     written = [leaf.name for leaf in leaves if leaf.written]
-    result = f"ref_kernel({_rebuilt(data, leaves)})"
+    result = f"ref_kernel({rebuilt(data, leaves)})"
     if len(written) == 1:  # it says the result's dtype, whatever the reference computes in
         result = f"like({result}, {written[0]})"
     makers = "".join(

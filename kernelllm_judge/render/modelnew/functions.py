@@ -71,7 +71,7 @@ def model_texts(function: ast.FunctionDef, live: LiveTarget) -> list[str]:
     return [_model(function, each, more, live) for each in ([whole, bound] if whole != bound else [whole])]
 
 
-def _beside(name: str, live: LiveTarget, bound: Mapping[str, str]) -> str:
+def _beside(name: str, live: LiveTarget, bound: dict[str, str]) -> str:
     """Returns the expression for a weight of the layer whose weight was bound last: ``weight, bias`` come together."""
     last = next(reversed(list(bound.values())), "")
     text = f"{last.rpartition('.')[0]}.{name}"
