@@ -4,6 +4,8 @@ import contextlib
 import random
 from types import SimpleNamespace
 
+import torch
+
 from kernelllm_judge import examine
 from kernelllm_judge.beside import Beside
 from kernelllm_judge.findings import Findings
@@ -44,7 +46,7 @@ def test_the_gpu_is_let_go_after_each_part_of_a_verdict(monkeypatch):
 
     monkeypatch.setattr(examine, "run_probe", run_probe)
     references = SimpleNamespace(prepare=prepare)
-    allocator = SimpleNamespace(device=SimpleNamespace(type="cuda"))
+    allocator = SimpleNamespace(device=torch.device("cuda", 0))
     judging = Judging(None, allocator, references, Findings({}), random.Random(1))
     rules = [Checks(noted), Checks(noted)]
     probes = examine._Probes(judging, rules, Timer(), Beside(None, judging.findings), aligned=False)
