@@ -18,8 +18,7 @@ import pytest
 import torch
 from standing_now import NOW
 from torch import nn
-from torch.nn.utils import prune
-from torch.nn.utils import parametrize
+from torch.nn.utils import parametrize, prune
 
 from kernelllm_judge.core.errors import ConfigError
 from kernelllm_judge.core.kernel_module import Provenance, compose, with_supports
@@ -242,7 +241,10 @@ def test_a_module_in_another_state_than_the_verified_one_is_not_replaced(project
     [
         (lambda block: block.train(), "the module is in train mode, the kernel is for eval mode"),
         (lambda block: prune.identity(block, "weight"), "is not part of the verified domain"),
-        (lambda block: block.add_module("more", nn.Identity()), "`more` is no part of the verified domain"),
+        (
+            lambda block: block.add_module("more", nn.Identity().eval()),
+            "`more` is no part of the verified domain",
+        ),
         (lambda block: setattr(block, "forward", lambda x: x), "this instance has a forward of its own"),
     ],
     ids=["train mode", "pruned", "another part", "another forward"],
