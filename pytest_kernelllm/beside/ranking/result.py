@@ -89,9 +89,11 @@ class Ranking:
         return row.own_headroom_ms >= WORTH_SHOWING * self.ms > 0
 
     def markers(self) -> str:
-        """Returns a Python file that marks every class in ``worth`` that can be marked and has no kernel yet."""
+        """Returns a Python file that marks every class in ``worth`` that can be marked, in all ways that have no kernel yet."""
         pairs = zip(self.modules, self._markers, strict=True)
-        wanted = [marker for row, marker in pairs if self._is_worth_it(row) and not row.kernel]
+        classes = {row.cls for row in self.worth}
+        rows = [(row, marker) for row, marker in pairs if row.own_headroom_ms > 0 and not row.kernel]
+        wanted = [marker for row, marker in rows if row.cls in classes]
         return markers_file(self.model, wanted)
 
     def write_markers(self, path: Path | str, *, overwrite: bool = False) -> None:

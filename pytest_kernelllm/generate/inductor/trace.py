@@ -21,6 +21,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, f
 from torch.utils import _pytree as pytree
 
 from kernelllm_judge.core.shorten import whole
+from kernelllm_runtime.leaves import parameter_of
 from kernelllm_runtime.pins.settings import TF32
 from pytest_kernelllm.generate.inductor.library import (
     attention_in_order,
@@ -209,7 +210,9 @@ def program_arguments(program: torch.export.ExportedProgram, parameters: Sequenc
         if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
             names.append(f"self.{spec.target}")
         elif spec.kind is InputKind.USER_INPUT:
-            names.append(next(given))
+            names.append(path := next(given))
+            if parameter_of(path) not in parameters and node.users:
+                raise TraceError(f"it computes with `{path}`, which is no parameter of forward", node)
         else:
             raise TraceError(_OUTSIDE, node)
     return tuple(names)

@@ -38,6 +38,8 @@ def order(signature: inspect.Signature, passed: Mapping[str, Any], what: str) ->
 
     Where ``shorten.positional`` moves keyword-only ones, those with a default come last.
     """
+    if further := sorted(set(passed) - set(signature.parameters)):
+        raise PromptError(f"{what} takes {further[0]} by keyword; give it a parameter of its own")
     found: list[inspect.Parameter] = []
     for name, parameter in signature.parameters.items():
         if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):

@@ -18,7 +18,7 @@ import pytest
 import torch
 from standing_now import NOW
 from torch import nn
-from torch.nn.utils import parametrize
+from torch.nn.utils import parametrize, prune
 
 from kernelllm_judge.core.errors import ConfigError
 from kernelllm_judge.core.kernel_module import Provenance, compose, with_supports
@@ -234,6 +234,27 @@ def test_a_module_in_another_state_than_the_verified_one_is_not_replaced(project
     report.restore()
     kept.SHIFT[0] = 0.0
     assert not optimize_model(nn.ModuleList([kept.Scale(2.0)]).eval()).replaced
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda block: block.train(), "the module is in train mode, the kernel is for eval mode"),
+        (lambda block: prune.identity(block, "weight"), "is not part of the verified domain"),
+        (
+            lambda block: block.add_module("more", nn.Identity().eval()),
+            "`more` is no part of the verified domain",
+        ),
+        (lambda block: setattr(block, "forward", lambda x: x), "this instance has a forward of its own"),
+    ],
+    ids=["train mode", "pruned", "another part", "another forward"],
+)
+def test_where_the_original_would_run_no_kernel_is_placed(model, change, why) -> None:
+    change(model.blocks[0])
+    report = optimize_model(model)
+    assert [each.path for each in report.replaced] == ["blocks.1", "blocks.2"]
+    assert why in reason(report, "blocks.0")
+    assert f"2 of {len(report.modules)} modules run kernels" in str(report)
 
 
 def test_the_class_and_its_other_instances_stay_as_they_are(project, model) -> None:
