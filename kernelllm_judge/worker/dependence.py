@@ -69,7 +69,7 @@ def both(a: Any, b: Any) -> Any:
 
 def _operation(name: str, original: Any, note_of: Callable[[str], Note | None]) -> Any:
     if name in ("masked_load", "atomic_rmw", "atomic_cas"):
-        return _loading(original, masked=name == "masked_load")
+        return _loading(original, note_of(name), masked=name == "masked_load")
     if name in ("get_program_id", "make_range", "get_num_programs"):
         return _placing(original)
     note, shape, listed = note_of(name), _SHAPES.get(name), name == "extern_elementwise"
@@ -105,7 +105,7 @@ def _mark(result: Any, kinds: int, lanes: Any) -> None:
                 handle.lanes = lanes
 
 
-def _loading(original: Any, *, masked: bool) -> Any:
+def _loading(original: Any, note: Note | None, *, masked: bool) -> Any:
     def load(builder: Any, *arguments: Any, **named: Any) -> Any:
         result = original(builder, *arguments, **named)
         mask, lanes, dtype = arguments[1], None, result.dtype.scalar
@@ -115,6 +115,8 @@ def _loading(original: Any, *, masked: bool) -> Any:
         if not masked and not kinds & NUMBERS:
             kinds = PLACED  # a lock or a ticket, which depends on the order of programs
         _mark(result, kinds, None if lanes is None or lanes.all() else lanes)
+        if note is not None and not masked:
+            note(result, 0, None, *arguments)  # what it adds to memory is used
         return result
 
     return load
