@@ -226,6 +226,21 @@ def test_a_kernel_with_other_strides_is_laid_out_as_the_original():
     torch.testing.assert_close(found, expected)
 
 
+def test_a_preferred_library_for_attention_counts_while_it_compiles(monkeypatch):
+    orders = []
+
+    def compile_fx(module, inputs, config_patches):
+        orders.append(torch.nn.attention._cur_sdpa_kernel_backends(with_priority=True))
+        return module.forward
+
+    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx", compile_fx)
+    for preferred in ("cudnn", ""):
+        torch._dynamo.reset()
+        torch.compile(torch.relu, backend=Backend({}, {}, preferred))(torch.randn(3))
+    assert orders[0][0] is torch.nn.attention.SDPBackend.CUDNN_ATTENTION
+    assert orders[1] == torch.nn.attention._cur_sdpa_kernel_backends(with_priority=True) != orders[0]
+
+
 def test_the_backend_counts_what_it_placed():
     torch._dynamo.reset()
     model, x = Layers().eval(), torch.randn(4, 16)

@@ -16,11 +16,9 @@ from pytest_kernelllm.beside.whole.select import Selection, Tried
 from pytest_kernelllm.beside.whole.stage import Call, Stage, Way
 from pytest_kernelllm.core.applies import interpreting
 
-CHOOSING = 0.85
-"""Share of the budget after which nothing more is tried."""
 TIMING_S = 30.0
 """Seconds that the last timing takes at most."""
-AUTOTUNE = 4.0
+AUTOTUNE = 6.0
 """Times as long as compiling the model that tuning it takes, about."""
 
 
@@ -30,8 +28,6 @@ class Terms:
 
     end: float
     """The monotonic time at which the budget is spent."""
-    budget: float
-    """Seconds."""
     freeze: bool
     max_autotune: bool
     progress: Callable[[str], None]
@@ -70,13 +66,14 @@ def decided(stage: Stage, kernels: Mapping[str, str], terms: Terms) -> Decision:
     compiling = time.monotonic() - begun
     eager = measured_error(stage, exact, EAGER, None)
     allowed = max(ALLOWED * (compiled.error or 0.0), eager.error or 0.0)
-    end = terms.end - (1 - CHOOSING) * terms.budget
+    tuning = AUTOTUNE * compiling if terms.max_autotune else 0.0
+    end = terms.end - min(TIMING_S + tuning, terms.left / 2)
     chosen = Selection(stage, exact, allowed, end, terms.progress).run(choices(kernels, freeze=terms.freeze))
     calls: dict[str, Call | None] = {EAGER: None, COMPILE: plain}
     notes: tuple[str, ...] = ()
     if not terms.max_autotune:
         notes = (f"{MAX_AUTOTUNE} is left out, as asked.",)
-    elif terms.left < AUTOTUNE * compiling:
+    elif terms.left < tuning:
         notes = (f"{MAX_AUTOTUNE} is left out: no time was left to compile it.",)
     else:
         calls[MAX_AUTOTUNE] = stage.as_people_do(MAX_AUTOTUNE)

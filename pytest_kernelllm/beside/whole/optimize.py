@@ -86,9 +86,7 @@ def optimize(subject: Subject, request: Request) -> Optimized:
     limit = _limit(subject, request) if on_gpu else None
     with stage.opened():
         kernels = {each.found.text.key: each.found.text.name for each in accepted}
-        terms = Terms(
-            begun + request.budget, request.budget, request.freeze, request.max_autotune, request.progress
-        )
+        terms = Terms(begun + request.budget, request.freeze, request.max_autotune, request.progress)
         whole = decided(stage, kernels, terms) if on_gpu else without_gpu(stage, kernels, terms)
     answer = Answer(
         model=name,

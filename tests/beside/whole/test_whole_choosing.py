@@ -156,7 +156,7 @@ def test_the_whole_way_ends_with_all_ways_timed(subject):
     region = region_of(subject)
     stage = Stage(subject, {region.text.key: Instead(0.02)})
     said = []
-    terms = decide.Terms(time.monotonic() + 60, 60.0, False, False, said.append)
+    terms = decide.Terms(time.monotonic() + 60, False, False, said.append)
     with stage.opened():
         found = decide.decided(stage, {region.text.key: region.text.name}, terms)
     assert [way.name for way in found.ways] == [EAGER, COMPILE, CHOSEN]
