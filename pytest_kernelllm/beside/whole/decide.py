@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from torch._inductor import list_mode_options
 
+from pytest_kernelllm.beside.ranking.errors import RankError
 from pytest_kernelllm.beside.whole.answer import CHOSEN, COMPILE, EAGER, MAX_AUTOTUNE, WayAnswer
 from pytest_kernelllm.beside.whole.choices import choices
 from pytest_kernelllm.beside.whole.errors import ALLOWED, Reference, reference
@@ -56,6 +57,9 @@ def decided(stage: Stage, kernels: Mapping[str, str], terms: Terms) -> Decision:
 
     Args:
         kernels: names of the regions that have a verified kernel, by key.
+
+    Raises:
+        RankError: ``torch.compile`` fails on the model.
     """
     terms.progress("computing the model in float64")
     exact = reference(stage)
@@ -64,6 +68,8 @@ def decided(stage: Stage, kernels: Mapping[str, str], terms: Terms) -> Decision:
     terms.progress("compiling the model")
     compiled = measured_error(stage, exact, COMPILE, plain)
     compiling = time.monotonic() - begun
+    if compiled.reason:
+        raise RankError(f"The model does not run under torch.compile: {compiled.reason}.")
     eager = measured_error(stage, exact, EAGER, None)
     allowed = max(ALLOWED * (compiled.error or 0.0), eager.error or 0.0)
     tuning = AUTOTUNE * compiling if terms.max_autotune else 0.0

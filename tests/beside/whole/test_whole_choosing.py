@@ -15,7 +15,7 @@ from pytest_kernelllm.beside.whole.answer import CHOSEN, COMPILE, EAGER, MAX_AUT
 from pytest_kernelllm.beside.whole.capture import capture
 from pytest_kernelllm.beside.whole.choices import COMPILER, CUDA_GRAPHS, FREEZING, Choice, choices
 from pytest_kernelllm.beside.whole.errors import Reference, floating, reference
-from pytest_kernelllm.beside.whole.final import Compared
+from pytest_kernelllm.beside.whole.final import Compared, compared
 from pytest_kernelllm.beside.whole.select import Selection, Tried
 from pytest_kernelllm.beside.whole.stage import Stage, Way
 
@@ -188,6 +188,18 @@ def test_torch_compile_as_people_run_it_is_taken_where_it_is_surely_faster(subje
         (MAX_AUTOTUNE, 500.0, 1.0),
         (CHOSEN, 500.0, None),
     ]
+
+
+def test_ways_that_fail_say_why(subject):
+    def broken(*args):
+        raise RuntimeError("an illegal memory access")
+
+    stage = Stage(subject, {})
+    with stage.opened():
+        timed = compared(stage, Reference((), exact=True), {EAGER: broken, CHOSEN: broken}, 1.0)
+    ways = timed.beside(CHOSEN)
+    assert all(way.ms is None and "an illegal memory access" in way.reason for way in ways)
+    assert timed.gain(EAGER, CHOSEN) is None
 
 
 def test_all_kernels_come_first_and_single_ones_last():
