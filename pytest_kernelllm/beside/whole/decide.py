@@ -32,6 +32,8 @@ class Terms:
     freeze: bool
     max_autotune: bool
     progress: Callable[[str], None]
+    calls: Callable[[str], bool] = lambda part: True
+    """Whether the model calls a function with a part of a name."""
 
     @property
     def left(self) -> float:
@@ -74,7 +76,9 @@ def decided(stage: Stage, kernels: Mapping[str, str], terms: Terms) -> Decision:
     allowed = max(ALLOWED * (compiled.error or 0.0), eager.error or 0.0)
     tuning = AUTOTUNE * compiling if terms.max_autotune else 0.0
     end = terms.end - min(TIMING_S + tuning, terms.left / 2)
-    chosen = Selection(stage, exact, allowed, end, terms.progress).run(choices(kernels, freeze=terms.freeze))
+    chosen = Selection(stage, exact, allowed, end, terms.progress).run(
+        choices(kernels, freeze=terms.freeze, calls=terms.calls)
+    )
     calls: dict[str, Call | None] = {EAGER: None, COMPILE: plain}
     notes: tuple[str, ...] = ()
     if not terms.max_autotune:
@@ -119,5 +123,5 @@ def without_gpu(stage: Stage, kernels: Mapping[str, str], terms: Terms) -> Decis
     calls: dict[str, Call | None] = {EAGER: None, COMPILE: stage.as_people_do(None), CHOSEN: call}
     ways = tuple(measured_error(stage, exact, name, each) for name, each in calls.items())
     why = "there is no GPU to time it on"
-    tried = tuple(Tried(each, reason=why) for each in choices({}, freeze=terms.freeze))
+    tried = tuple(Tried(each, reason=why) for each in choices({}, freeze=terms.freeze, calls=terms.calls))
     return Decision(way, call, tried, ways, exact)

@@ -56,7 +56,8 @@ def region_of(subject):
     stage = Stage(subject, {})
     with stage.opened():
         found = capture(lambda backend: stage.run(stage.by(backend)))
-    return next(each for each in found if "LayerNorm" in each.text.name)
+    assert found.calls("linear") and not found.calls("attention")
+    return next(each for each in found.regions if "LayerNorm" in each.text.name)
 
 
 def selected(subject, module, most=1e-5, **kwargs):
@@ -206,6 +207,8 @@ def test_all_kernels_come_first_and_single_ones_last():
     names = [each.name for each in choices({"a": "A_a", "b": "B_b"}, freeze=True)]
     assert names[:2] == ["CUDA graphs", "2 kernels together"]
     assert names[-3:] == [FREEZING.name, "the kernel of A_a", "the kernel of B_b"]
+    without = choices({}, freeze=False, calls=lambda part: part == "conv")
+    assert {each.name for each in COMPILER} - {each.name for each in without} == {"attention by cuDNN"}
     one = choices({"a": "A_a"}, freeze=False)
     assert [each.name for each in one] == [
         "CUDA graphs",
