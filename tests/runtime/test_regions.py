@@ -153,6 +153,20 @@ def test_what_is_replaced_computes_the_same(call, shapes, least):
     assert len(placed(call, *(torch.randn(shape) for shape in shapes))) >= least
 
 
+def test_arguments_that_share_memory_which_changes_are_left_alone():
+    def call(whole, part, weight):
+        before = part.sin() + weight
+        functional.relu(whole, inplace=True)
+        return before @ weight, part.sin() + weight
+
+    whole = torch.randn(6, 3)
+    shared, apart = (
+        captured(call, whole, part, torch.randn(3, 3)) for part in (whole[:3], whole[:3].clone())
+    )
+    assert not any("sin" in text.forward for text in shared)
+    assert any("sin" in text.forward for text in apart)
+
+
 def test_nothing_is_cut_under_autocast():
     assert captured(two_states, torch.randn(2, 5), torch.randn(3, 5)) == []
 
