@@ -68,6 +68,7 @@ def _answer(name: str, options: argparse.Namespace) -> dict[str, Any] | None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "answer.json")
         given = ["optimize", f"{FACTORIES}:{name}", "--budget", options.budget, "--json", str(file)]
+        given += ["--generator", "inductor"]
         given += ["--no-max-autotune"] if options.no_max_autotune else []
         environment = {**os.environ, "PYTHONPATH": f"{rows.ROOT}:{os.environ.get('PYTHONPATH', '')}"}
         begun = time.monotonic()

@@ -53,6 +53,8 @@ def cut(module: GraphModule) -> Cut:
         base = kinds[node].base
         bases[node] = node if base is None else bases[base]
     changed = {bases[each] for kind in kinds.values() for each in kind.writes}
+    memory = {_memory(each) for each in changed} - {None}  # several arguments may share it
+    changed |= {node for node in bases.values() if _memory(node) in memory}
     fusable = {
         node
         for node, kind in kinds.items()
@@ -63,6 +65,14 @@ def cut(module: GraphModule) -> Cut:
     groups = _groups(module, bases, fusable, levels)
     regions = tuple(filter(None, (_region(group, bases, kinds, levels) for group in groups)))
     return Cut(regions, levels, frozenset(node for node, base in bases.items() if base is not node))
+
+
+def _memory(node: Node) -> int | None:
+    """What is equal for nodes whose tensors share memory; None for others than plain tensors."""
+    value = value_of(node)
+    if not isinstance(value, torch.Tensor) or is_batched(value) or value.layout is not torch.strided:
+        return None
+    return int(value.untyped_storage()._cdata)
 
 
 def _changes_torch(node: Node) -> bool:

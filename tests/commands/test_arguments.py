@@ -9,6 +9,7 @@ from pytest_kernelllm.cli import COMMANDS, main
 
 NOTHING = {
     "scan": 0,
+    "optimize": "required: MODULE:FACTORY",
     "generate": "required: target",
     "verify": "takes REFERENCE.py CANDIDATE.py",
     "bench": "takes files and folders",
@@ -33,6 +34,7 @@ NOTHING = {
 
 MISSING = {
     "scan": "no file or folder nope.py",
+    "optimize": "takes module:factory or file.py:factory",
     "generate": "no file nope.py",
     "repl": "unrecognized arguments: nope.py",
     "verify": "no file nope.py",

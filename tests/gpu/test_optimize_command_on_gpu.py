@@ -75,7 +75,7 @@ for cls in REGIONS.values():
 
 def optimized(path, name, *options):
     (path / "llama.py").write_text(FACTORY)
-    given = ("optimize", f"llama.py:{name}", "--json", "answer.json", *options)
+    given = ("optimize", f"llama.py:{name}", "--json", "answer.json", "--generator", "inductor", *options)
     done = subprocess.run([*COMMAND, *given], cwd=path, capture_output=True, text=True, timeout=560)
     assert done.returncode == 0, done.stderr
     print(done.stdout, done.stderr)
@@ -85,7 +85,7 @@ def optimized(path, name, *options):
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     path = tmp_path_factory.mktemp("whole")
-    optimized(path, "prompt", "--budget", "60s", "--write", "placed.py", "--html", "answer.html")
+    optimized(path, "prompt", "--budget", "120s", "--write", "placed.py", "--html", "answer.html")
     return path
 
 
@@ -93,7 +93,7 @@ def test_the_answer_is_never_slower_and_as_exact(project):
     answer = Answer.from_json(json.loads((project / "answer.json").read_text()))
     names = [way.name for way in answer.ways]
     assert names[:2] == [EAGER, COMPILE] and names[-1] == CHOSEN
-    assert answer.float64 and answer.seconds < 150
+    assert answer.float64 and answer.seconds < 240
     assert answer.way(COMPILE).ratio.high > 0.97
     assert (
         answer.chosen.error <= 1.5 * answer.way(COMPILE).error

@@ -153,6 +153,20 @@ def test_what_is_replaced_computes_the_same(call, shapes, least):
     assert len(placed(call, *(torch.randn(shape) for shape in shapes))) >= least
 
 
+def test_arguments_that_share_memory_which_changes_are_left_alone():
+    def call(whole, part, weight):
+        before = part.sin() + weight
+        functional.relu(whole, inplace=True)
+        return before @ weight, part.sin() + weight
+
+    whole = torch.randn(6, 3)
+    shared, apart = (
+        captured(call, whole, part, torch.randn(3, 3)) for part in (whole[:3], whole[:3].clone())
+    )
+    assert not any("sin" in text.forward for text in shared)
+    assert any("sin" in text.forward for text in apart)
+
+
 def test_nothing_is_cut_under_autocast():
     assert captured(two_states, torch.randn(2, 5), torch.randn(3, 5)) == []
 
@@ -224,6 +238,21 @@ def test_a_kernel_with_other_strides_is_laid_out_as_the_original():
         found = torch.compile(call, backend=backend, dynamic=False)(x, weight)
     assert found.stride() == expected.stride() == (1, 3)
     torch.testing.assert_close(found, expected)
+
+
+def test_a_preferred_library_for_attention_counts_while_it_compiles(monkeypatch):
+    orders = []
+
+    def compile_fx(module, inputs, config_patches):
+        orders.append(torch.nn.attention._cur_sdpa_kernel_backends(with_priority=True))
+        return module.forward
+
+    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx", compile_fx)
+    for preferred in ("cudnn", ""):
+        torch._dynamo.reset()
+        torch.compile(torch.relu, backend=Backend({}, {}, preferred))(torch.randn(3))
+    assert orders[0][0] is torch.nn.attention.SDPBackend.CUDNN_ATTENTION
+    assert orders[1] == torch.nn.attention._cur_sdpa_kernel_backends(with_priority=True) != orders[0]
 
 
 def test_the_backend_counts_what_it_placed():

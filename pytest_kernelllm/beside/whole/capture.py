@@ -38,21 +38,37 @@ class Found:
         return self.times * self.alone
 
 
-def capture(run: Callable[[Any], object]) -> tuple[Found, ...]:
-    """Returns the regions of a model that are worth a kernel, the most costly one first.
+@dataclass(frozen=True)
+class Captured:
+    """What the graphs of an example show."""
+
+    regions: tuple[Found, ...]
+    """Those that are worth a kernel, the most costly one first."""
+    functions: frozenset[str]
+    """Names of all functions that are called."""
+
+    def calls(self, part: str) -> bool:
+        """Whether a function with this part of a name is called."""
+        return any(part in name for name in self.functions)
+
+
+def capture(run: Callable[[Any], object]) -> Captured:
+    """Returns the regions of a model that are worth a kernel.
 
     Args:
         run: runs the example, with the model compiled by the backend that it is given.
     """
     graphs: list[tuple[Region, Written]] = []
+    functions: set[str] = set()
 
     def backend(module: GraphModule, inputs: Sequence[torch.Tensor]) -> Callable[..., Any]:
         if not torch.is_grad_enabled():
             graphs.extend(_texts(cut(module)))
+        functions.update(str(getattr(node.target, "__name__", node.target)) for node in module.graph.nodes)
         return module.forward
 
     run(backend)
-    return gathered(graphs)
+    return Captured(gathered(graphs), frozenset(functions))
 
 
 def _texts(found: Cut) -> Iterable[tuple[Region, Written]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from torch._inductor import list_mode_options
 
+from pytest_kernelllm.beside.ranking.errors import RankError
 from pytest_kernelllm.beside.whole.answer import CHOSEN, COMPILE, EAGER, MAX_AUTOTUNE, WayAnswer
 from pytest_kernelllm.beside.whole.choices import choices
 from pytest_kernelllm.beside.whole.errors import ALLOWED, Reference, reference
@@ -16,11 +17,9 @@ from pytest_kernelllm.beside.whole.select import Selection, Tried
 from pytest_kernelllm.beside.whole.stage import Call, Stage, Way
 from pytest_kernelllm.core.applies import interpreting
 
-CHOOSING = 0.85
-"""Share of the budget after which nothing more is tried."""
 TIMING_S = 30.0
 """Seconds that the last timing takes at most."""
-AUTOTUNE = 4.0
+AUTOTUNE = 6.0
 """Times as long as compiling the model that tuning it takes, about."""
 
 
@@ -30,11 +29,11 @@ class Terms:
 
     end: float
     """The monotonic time at which the budget is spent."""
-    budget: float
-    """Seconds."""
     freeze: bool
     max_autotune: bool
     progress: Callable[[str], None]
+    calls: Callable[[str], bool] = lambda part: True
+    """Whether the model calls a function with a part of a name."""
 
     @property
     def left(self) -> float:
@@ -60,6 +59,9 @@ def decided(stage: Stage, kernels: Mapping[str, str], terms: Terms) -> Decision:
 
     Args:
         kernels: names of the regions that have a verified kernel, by key.
+
+    Raises:
+        RankError: ``torch.compile`` fails on the model.
     """
     terms.progress("computing the model in float64")
     exact = reference(stage)
@@ -68,15 +70,20 @@ def decided(stage: Stage, kernels: Mapping[str, str], terms: Terms) -> Decision:
     terms.progress("compiling the model")
     compiled = measured_error(stage, exact, COMPILE, plain)
     compiling = time.monotonic() - begun
+    if compiled.reason:
+        raise RankError(f"The model does not run under torch.compile: {compiled.reason}.")
     eager = measured_error(stage, exact, EAGER, None)
     allowed = max(ALLOWED * (compiled.error or 0.0), eager.error or 0.0)
-    end = terms.end - (1 - CHOOSING) * terms.budget
-    chosen = Selection(stage, exact, allowed, end, terms.progress).run(choices(kernels, freeze=terms.freeze))
+    tuning = AUTOTUNE * compiling if terms.max_autotune else 0.0
+    end = terms.end - min(TIMING_S + tuning, terms.left / 2)
+    chosen = Selection(stage, exact, allowed, end, terms.progress).run(
+        choices(kernels, freeze=terms.freeze, calls=terms.calls)
+    )
     calls: dict[str, Call | None] = {EAGER: None, COMPILE: plain}
     notes: tuple[str, ...] = ()
     if not terms.max_autotune:
         notes = (f"{MAX_AUTOTUNE} is left out, as asked.",)
-    elif terms.left < AUTOTUNE * compiling:
+    elif terms.left < tuning:
         notes = (f"{MAX_AUTOTUNE} is left out: no time was left to compile it.",)
     else:
         calls[MAX_AUTOTUNE] = stage.as_people_do(MAX_AUTOTUNE)
@@ -116,5 +123,5 @@ def without_gpu(stage: Stage, kernels: Mapping[str, str], terms: Terms) -> Decis
     calls: dict[str, Call | None] = {EAGER: None, COMPILE: stage.as_people_do(None), CHOSEN: call}
     ways = tuple(measured_error(stage, exact, name, each) for name, each in calls.items())
     why = "there is no GPU to time it on"
-    tried = tuple(Tried(each, reason=why) for each in choices({}, freeze=terms.freeze))
+    tried = tuple(Tried(each, reason=why) for each in choices({}, freeze=terms.freeze, calls=terms.calls))
     return Decision(way, call, tried, ways, exact)

@@ -58,7 +58,7 @@ def compared(
         return stage.seconds(calls[names[way]])
 
     per_run = (COMPILED.untimed + COMPILED.timed) / COMPILED.timed
-    taken = in_turns(one, len(names), calls=per_run, rounds=ROUNDS, most=seconds)
+    taken = in_turns(one, len(names), calls=per_run, rounds=ROUNDS, most=seconds) if names else []
     return Compared(found, dict(zip(names, taken, strict=True)))
 
 

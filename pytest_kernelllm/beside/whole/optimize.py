@@ -73,8 +73,8 @@ def optimize(subject: Subject, request: Request) -> Optimized:
     request.progress("capturing the model's graph")
     stage = Stage(subject, {})
     with explained(), stage.opened():
-        found = capture(lambda backend: stage.run(stage.by(backend)))
-    able = [each for each in found if drawable(each)]
+        captured = capture(lambda backend: stage.run(stage.by(backend)))
+    able = [each for each in captured.regions if drawable(each)]
     name = type(subject.model).__qualname__
     file = request.regions or regions_file(Store(request.root, request.settings.store).path, name, able)
     judged = _judged(able, name, file, request)
@@ -87,7 +87,7 @@ def optimize(subject: Subject, request: Request) -> Optimized:
     with stage.opened():
         kernels = {each.found.text.key: each.found.text.name for each in accepted}
         terms = Terms(
-            begun + request.budget, request.budget, request.freeze, request.max_autotune, request.progress
+            begun + request.budget, request.freeze, request.max_autotune, request.progress, captured.calls
         )
         whole = decided(stage, kernels, terms) if on_gpu else without_gpu(stage, kernels, terms)
     answer = Answer(

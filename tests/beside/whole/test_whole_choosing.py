@@ -15,7 +15,7 @@ from pytest_kernelllm.beside.whole.answer import CHOSEN, COMPILE, EAGER, MAX_AUT
 from pytest_kernelllm.beside.whole.capture import capture
 from pytest_kernelllm.beside.whole.choices import COMPILER, CUDA_GRAPHS, FREEZING, Choice, choices
 from pytest_kernelllm.beside.whole.errors import Reference, floating, reference
-from pytest_kernelllm.beside.whole.final import Compared
+from pytest_kernelllm.beside.whole.final import Compared, compared
 from pytest_kernelllm.beside.whole.select import Selection, Tried
 from pytest_kernelllm.beside.whole.stage import Stage, Way
 
@@ -56,7 +56,8 @@ def region_of(subject):
     stage = Stage(subject, {})
     with stage.opened():
         found = capture(lambda backend: stage.run(stage.by(backend)))
-    return next(each for each in found if "LayerNorm" in each.text.name)
+    assert found.calls("linear") and not found.calls("attention")
+    return next(each for each in found.regions if "LayerNorm" in each.text.name)
 
 
 def selected(subject, module, most=1e-5, **kwargs):
@@ -156,7 +157,7 @@ def test_the_whole_way_ends_with_all_ways_timed(subject):
     region = region_of(subject)
     stage = Stage(subject, {region.text.key: Instead(0.02)})
     said = []
-    terms = decide.Terms(time.monotonic() + 60, 60.0, False, False, said.append)
+    terms = decide.Terms(time.monotonic() + 60, False, False, said.append)
     with stage.opened():
         found = decide.decided(stage, {region.text.key: region.text.name}, terms)
     assert [way.name for way in found.ways] == [EAGER, COMPILE, CHOSEN]
@@ -190,10 +191,24 @@ def test_torch_compile_as_people_run_it_is_taken_where_it_is_surely_faster(subje
     ]
 
 
+def test_ways_that_fail_say_why(subject):
+    def broken(*args):
+        raise RuntimeError("an illegal memory access")
+
+    stage = Stage(subject, {})
+    with stage.opened():
+        timed = compared(stage, Reference((), exact=True), {EAGER: broken, CHOSEN: broken}, 1.0)
+    ways = timed.beside(CHOSEN)
+    assert all(way.ms is None and "an illegal memory access" in way.reason for way in ways)
+    assert timed.gain(EAGER, CHOSEN) is None
+
+
 def test_all_kernels_come_first_and_single_ones_last():
     names = [each.name for each in choices({"a": "A_a", "b": "B_b"}, freeze=True)]
     assert names[:2] == ["CUDA graphs", "2 kernels together"]
     assert names[-3:] == [FREEZING.name, "the kernel of A_a", "the kernel of B_b"]
+    without = choices({}, freeze=False, calls=lambda part: part == "conv")
+    assert {each.name for each in COMPILER} - {each.name for each in without} == {"attention by cuDNN"}
     one = choices({"a": "A_a"}, freeze=False)
     assert [each.name for each in one] == [
         "CUDA graphs",
