@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelllm_judge.core.narrowing import ALIGNMENT
 from kernelllm_judge.core.records import Check
 from kernelllm_judge.findings import Decision, OutOfMemory
 from kernelllm_judge.rules.rule import CaseRun, Rule
@@ -58,7 +57,7 @@ class Repeat(Rule):
 class Alignment(Rule):
     """A slice of another tensor starts anywhere; no kernel takes an address for a multiple of 16 bytes."""
 
-    name = ALIGNMENT
+    name = "alignment"
     says = (
         "outputs are right where inputs and parameters start one element after an aligned address, or SUPPORTS leaves such calls "
         "to the original"

@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from torch._inductor import list_mode_options
-
 from pytest_kernelllm.beside.ranking.errors import RankError
 from pytest_kernelllm.beside.whole.answer import CHOSEN, COMPILE, EAGER, MAX_AUTOTUNE, WayAnswer
 from pytest_kernelllm.beside.whole.choices import choices
@@ -106,6 +104,8 @@ def _never_slower(found: Decision, timed: Compared, stage: Stage, allowed: float
             faster.append(name)
     if not faster:
         return found
+    from torch._inductor import list_mode_options  # heavy
+
     best = min(faster, key=lambda name: min(timed.taken[name]))
     instead = Way(dict(list_mode_options()[best]) if best == MAX_AUTOTUNE else {})
     why = f"{best} as it is was faster in the end"
