@@ -40,7 +40,8 @@ napoleon_numpy_docstring = False
 nitpicky = True
 nitpick_ignore_regex = [(r"py:.*", r"(?!pytest_kernelllm\.|kernelllm_runtime\.).*")]
 nitpick_ignore = [
-    ("py:class", "kernelllm_runtime.marker.MODULE"),  # a type variable
+    ("py:class", "kernelllm_runtime.marker.MODULE"),  # type variables
+    ("py:class", "kernelllm_runtime.regions.backend.MODEL"),
     ("py:class", "kernelllm_runtime.marker._Given"),  # the marker's own parameters, which its docstring lists
     ("py:class", "kernelllm_runtime.instance.Swap"),  # in a private field
     ("py:class", "pytest_kernelllm.beside.ranking.markers.Marker"),  # in a private field
