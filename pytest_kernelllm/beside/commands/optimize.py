@@ -92,8 +92,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         from pytest_kernelllm.beside.ranking.errors import RankError
         from pytest_kernelllm.beside.ranking.factory import load_factory
-        from pytest_kernelllm.beside.whole.model import optimize_factory
-        from pytest_kernelllm.beside.whole.optimize import Request
+        from pytest_kernelllm.beside.whole.optimize import Request, optimize
         from pytest_kernelllm.beside.whole.placed_file import write_placed
         from pytest_kernelllm.beside.whole.shown import shown, write_page
     except ModuleNotFoundError as error:
@@ -119,7 +118,7 @@ def run(options: argparse.Namespace) -> int:
                 options.max_autotune,
                 report,
             )
-            found = optimize_factory(factory, request)
+            found = optimize(factory, request)
     except KeyboardInterrupt:
         say(f"to go on, run the same command again: {command('kernelllm', 'optimize', options.model)}.")
         raise

@@ -10,10 +10,9 @@ from pathlib import Path
 from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.core.records import Target
 from pytest_kernelllm.beside.whole.capture import Found
-from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.outcome import Outcome, best, nearest
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.session.session import Session, open_session
+from pytest_kernelllm.session.session import Session
 
 
 @dataclass(frozen=True)
@@ -33,48 +32,40 @@ class Judged:
 
 
 def judge(
-    root: Path,
-    file: Path,
-    found: Sequence[Found],
-    settings: Settings,
-    seconds: float,
-    progress: Callable[[str], None],
-    done: Callable[[], None],
+    session: Session, file: Path, found: Sequence[Found], seconds: float, done: Callable[[], None]
 ) -> list[Judged]:
     """Judges the regions of a file, the first ones first; what the store knows takes no time.
 
     Args:
-        root: the project's, in which the store lies.
+        session: of the project.
         seconds: after which nothing more is judged.
         done: called whenever a region is finished.
 
     Raises:
         SessionError: nothing can be judged here.
-        GenerateError: a generator cannot work.
     """
-    targets = {target.name: target for target in scan_file(file, root).targets}
+    targets = {target.name: target for target in scan_file(file, session.context.root).targets}
     ordered = [targets[each.text.name] for each in found]
     end = time.monotonic() + seconds
-    with open_session(root, settings, progress=progress, writers=True) as session:
-        ids = session.candidate_ids
-        for target in ordered:
-            session.announce(target)
-        for target in ordered:
-            for candidate in ids:
-                session.expect(target, candidate)
-        ended: set[str] = set()
-        finished = False
-        while time.monotonic() < end:
-            groups = session.ended(min(0.5, max(end - time.monotonic(), 0.01)))
-            if groups is None:
-                finished = True
-                break
-            for group in groups:
-                ended.add(group.target)
-                done()
-        if not finished:
-            session.interrupt()
-        return [_judged(session, each, target, ended) for each, target in zip(found, ordered, strict=True)]
+    ids = session.candidate_ids
+    for target in ordered:
+        session.announce(target)
+    for target in ordered:
+        for candidate in ids:
+            session.expect(target, candidate)
+    ended: set[str] = set()
+    finished = False
+    while time.monotonic() < end:
+        groups = session.ended(min(0.5, max(end - time.monotonic(), 0.01)))
+        if groups is None:
+            finished = True
+            break
+        for group in groups:
+            ended.add(group.target)
+            done()
+    if not finished:
+        session.interrupt()
+    return [_judged(session, each, target, ended) for each, target in zip(found, ordered, strict=True)]
 
 
 def _judged(session: Session, found: Found, target: Target, ended: set[str]) -> Judged:

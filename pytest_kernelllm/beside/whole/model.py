@@ -1,20 +1,18 @@
-"""``compile_model`` and ``optimize_factory``: how a whole model is optimized from Python, and by the command."""
+"""``compile_model``: how a whole model is optimized from Python."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import torch
 from torch import nn
 
-from pytest_kernelllm.beside.ranking.factory import Factory, Subject, build, call_of
+from pytest_kernelllm.beside.ranking.factory import Subject, call_of
 from pytest_kernelllm.beside.whole.answer import Answer
-from pytest_kernelllm.beside.whole.optimize import Optimized, Request, optimize
+from pytest_kernelllm.beside.whole.optimize import Request, optimize
 from pytest_kernelllm.beside.whole.placed_file import write_placed
 from pytest_kernelllm.beside.whole.shown import shown
 from pytest_kernelllm.config.settings import load_settings
@@ -88,13 +86,3 @@ def compile_model(
     before = model._compiled_call_impl
     model._compiled_call_impl = found.call
     return CompiledModel(found.answer, model, before)
-
-
-def optimize_factory(factory: Factory, request: Request) -> Optimized:
-    """Builds a factory's model, on the GPU if there is one, and optimizes it; errors are those of ``optimize``."""
-    begun = time.monotonic()
-    request.progress("building the model")
-    on_gpu = torch.cuda.is_available() and request.settings.device != "cpu"
-    subject = build(factory, "cuda").to("cuda") if on_gpu else build(factory, None)
-    left = max(request.budget - (time.monotonic() - begun), 1.0)
-    return optimize(subject, replace(request, budget=left))

@@ -17,7 +17,7 @@ from kernelllm_runtime.instance import TextKernel, dispatching
 from pytest_kernelllm.beside.optimize.environment import environment_of
 from pytest_kernelllm.beside.ranking.costs import costs
 from pytest_kernelllm.beside.ranking.errors import RankError
-from pytest_kernelllm.beside.ranking.factory import Subject
+from pytest_kernelllm.beside.ranking.factory import Factory, Subject, build
 from pytest_kernelllm.beside.ranking.running import explained, measured
 from pytest_kernelllm.beside.whole.answer import Answer, ChoiceAnswer, RegionAnswer
 from pytest_kernelllm.beside.whole.capture import Found, capture
@@ -27,10 +27,13 @@ from pytest_kernelllm.beside.whole.regions_file import drawable, regions_file, r
 from pytest_kernelllm.beside.whole.select import Tried
 from pytest_kernelllm.beside.whole.stage import Call, Stage
 from pytest_kernelllm.config.settings import Settings
+from pytest_kernelllm.session.session import Session, open_session
 from pytest_kernelllm.store import Store
 
 JUDGING = 0.45
-"""Share of the budget after which nothing more is judged."""
+"""Share of the budget that judging may take."""
+SEARCHING = 0.02
+"""Share of the budget that the search for one region's fastest kernel may take."""
 
 
 @dataclass(frozen=True)
@@ -62,22 +65,31 @@ class Optimized:
     call: Call
 
 
-def optimize(subject: Subject, request: Request) -> Optimized:
+def optimize(given: Subject | Factory, request: Request) -> Optimized:
     """Optimizes a model for its example, and leaves the model as it was.
 
+    Args:
+        given: the model with its example; or a function that returns them, which makes tensors on the GPU if there is one.
+
     Raises:
-        RankError: the model cannot be run; one sentence.
+        RankError: the model cannot be built or run; one sentence.
         GenerateError: a generator cannot work.
     """
     begun = time.monotonic()
-    request.progress("capturing the model's graph")
-    stage = Stage(subject, {})
-    with explained(), stage.opened():
-        captured = capture(lambda backend: stage.run(stage.by(backend)))
-    able = [each for each in captured.regions if drawable(each)]
-    name = type(subject.model).__qualname__
-    file = request.regions or regions_file(Store(request.root, request.settings.store).path, name, able)
-    judged = _judged(able, name, file, request)
+    # A search as long as usual for each region would take all of a short budget.
+    search = min(request.settings.search, SEARCHING * request.budget)
+    settings = replace(request.settings, search=search)
+    with open_session(request.root, settings, progress=request.progress, writers=True) as session:
+        session.warm()  # while the model is built and captured
+        subject = given if isinstance(given, Subject) else _built(given, request)
+        request.progress("capturing the model's graph")
+        stage = Stage(subject, {})
+        with explained(), stage.opened():
+            captured = capture(lambda backend: stage.run(stage.by(backend)))
+        able = [each for each in captured.regions if drawable(each)]
+        name = type(subject.model).__qualname__
+        file = request.regions or regions_file(Store(request.root, settings.store).path, name, able)
+        judged = _judged(session, able, name, file, request)
     accepted = [each for each in judged if each.accepted]
     stage = Stage(subject, {each.found.text.key: _module(each, file, request.root) for each in accepted})
     on_gpu = torch.cuda.is_available() and any(
@@ -108,14 +120,18 @@ def optimize(subject: Subject, request: Request) -> Optimized:
     return Optimized(answer, kept, whole.call)
 
 
-def _judged(able: Sequence[Found], model: str, file: Path, request: Request) -> list[Judged]:
+def _built(factory: Factory, request: Request) -> Subject:
+    request.progress("building the model")
+    on_gpu = torch.cuda.is_available() and request.settings.device != "cpu"
+    return build(factory, "cuda").to("cuda") if on_gpu else build(factory, None)
+
+
+def _judged(
+    session: Session, able: Sequence[Found], model: str, file: Path, request: Request
+) -> list[Judged]:
     if not able:
         return []
     write_source(file, regions_source(model, able))
-    # A search as long as usual for each region would take all of a short budget.
-    search = min(request.settings.search, 0.5 * JUDGING * request.budget / len(able))
-    settings = replace(request.settings, search=search)
-    seconds = JUDGING * request.budget
     left = [len(able)]
 
     def done() -> None:
@@ -124,7 +140,7 @@ def _judged(able: Sequence[Found], model: str, file: Path, request: Request) -> 
 
     request.progress(f"judging {len(able)} regions")
     try:
-        return judge(request.root, file, able, settings, seconds, request.progress, done)
+        return judge(session, file, able, JUDGING * request.budget, done)
     except SessionError as error:  # the compiler's options may pay all the same
         return [Judged(each, reason=str(error).rstrip(".")) for each in able]
 
