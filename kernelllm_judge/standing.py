@@ -108,6 +108,14 @@ CHANGES: tuple[Change, ...] = (
         "rows are masked where the original does not multiply what they are masked with",
     ),
     Change("torch's share", 2, "looser", "topk is a library's work where the original leaves it to torch"),
+    Change("operations", 4, "stricter", "what an atomic addition takes is used"),
+    Change(
+        "operations",
+        5,
+        "looser",
+        "a choice that bounds settle has one branch, and ends leave an index loaded",
+    ),
+    Change("nonfinite", 4, "stricter", "NaN and infinities come in one input alone, too"),
 )
 """All changes since ``FIRST_POLICY``, the oldest first. Whoever changes what a rule accepts adds a line, and nobody alters one."""
 

@@ -13,7 +13,7 @@ from kernelllm_judge.run.comparison import check_outputs
 from kernelllm_judge.shared import leaves
 from kernelllm_judge.truth import exhaust
 from kernelllm_judge.truth.probes import Probe, elements, fit, rows
-from kernelllm_judge.truth.stress import MASKED, PLANTED, WHOLE_HALVES
+from kernelllm_judge.truth.stress import ALONE, MASKED, PLANTED, WHOLE_HALVES
 from kernelllm_judge.truth.variations import NAMED, OTHERS_FOR_FIXED, OUT_OF_RANGE, REPEATED
 from kernelllm_judge.truth.weights import ACROSS_ONE, NEGATIVE, SCALES, SIGNED, WITH_NAN
 
@@ -216,6 +216,10 @@ class Attributes(KindsRule):
         return {"perturbed": supported.open_attributes, "values": kind}
 
 
+MOST_ALONE = 6
+"""Inputs that get NaN and infinities by themselves."""
+
+
 @dataclass(frozen=True)
 class Nonfinite(KindsRule):
     """NaN and infinities come out as in the original, unless the target is marked ``nonfinite=False``."""
@@ -224,9 +228,17 @@ class Nonfinite(KindsRule):
     says = "NaN and infinities in the inputs come out where the original has them"
 
     def kinds(self, supported: SupportedCase) -> Iterable[str]:
-        """Returns the planted values (``truth.stress.PLANTED``); those for which there is no row are planted apart."""
+        """Returns the planted values (``truth.stress.PLANTED``); those for which there is no row are planted apart.
+
+        Several inputs get them together, and each of some by itself.
+        """
         if not supported.nonfinite:
             return ()
         together, apart = PLANTED
         few = rows(supported.case.domain, stress_sizes(supported)) < len(PLANTED[together])
-        return (together, apart) if few else (together,)
+        inputs = supported.case.domain.inputs.items()
+        floats = [name for name, spec in inputs if isinstance(spec, TensorSpec) and "float" in spec.dtype]
+        alone = (
+            [together + ALONE.format(name=name) for name in floats[:MOST_ALONE]] if len(floats) > 1 else []
+        )
+        return (together, *((apart,) if few else ()), *alone)

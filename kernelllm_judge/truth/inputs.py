@@ -17,7 +17,7 @@ from kernelllm_judge.truth import calls
 from kernelllm_judge.truth.acceptance import Unasked
 from kernelllm_judge.truth.originals import Modules, Originals
 from kernelllm_judge.truth.probes import Probe
-from kernelllm_judge.truth.stress import PLANTED, TRANSFORMS
+from kernelllm_judge.truth.stress import TRANSFORMS, planted
 from kernelllm_judge.truth.unsupported import original_errors
 from kernelllm_judge.truth.variations import NAMED, OTHERS_FOR_FIXED, Change, allows_nonfinite, direct, vary
 
@@ -81,7 +81,7 @@ class Inputs:
         For inputs that were changed in a few places or in their meaning, these are the unchanged ones.
         """
         with self._originals.in_stage(RUNNING):
-            if probe.stress in TRANSFORMS or probe.stress in PLANTED or not probe.stress:
+            if probe.stress in TRANSFORMS or planted(probe.stress) or not probe.stress:
                 with original_errors(probe):
                     drawn = self._originals.draw(
                         self._originals.subject.case(probe.case), probe, probe.seed + 1_000_003

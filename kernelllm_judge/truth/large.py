@@ -21,7 +21,7 @@ from kernelllm_judge.truth.originals import Modules, Originals
 from kernelllm_judge.truth.prepared import PreparedProbe, Sliced, bytes_of, form_of, tensors_of_call
 from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.slices import Slicing, equal_to_half, find_slicing, in_slices
-from kernelllm_judge.truth.stress import PLANTED, TRANSFORMS
+from kernelllm_judge.truth.stress import TRANSFORMS, planted
 from kernelllm_judge.truth.truth import Truth
 from kernelllm_judge.truth.unsupported import (
     original_errors,
@@ -136,7 +136,7 @@ class LargeCalls:
         refuse_masks(probe, modules.perturbed, arguments)
         some = slicing.cut(arguments, first)
         self._comparable(probe, modules, some, calls.call_original(modules.perturbed, some))
-        few_changes = probe.stress and probe.stress not in TRANSFORMS and probe.stress not in PLANTED
+        few_changes = probe.stress and probe.stress not in TRANSFORMS and not planted(probe.stress)
         others = unchanged if few_changes else slicing.cut(arguments, second)
         other = calls.run_original(modules.perturbed, others)[1]
         trivial = self._truth.passing_trivial(modules.perturbed, some, expect(first, False), other, True)

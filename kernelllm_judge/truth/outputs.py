@@ -30,7 +30,7 @@ from kernelllm_judge.truth.originals import Modules, Originals
 from kernelllm_judge.truth.prepared import PreparedProbe, Updates, bytes_of, form_of, tensors_of_call
 from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.probes import Subject as Subject
-from kernelllm_judge.truth.stress import PLANTED
+from kernelllm_judge.truth.stress import planted
 from kernelllm_judge.truth.truth import Truth
 from kernelllm_judge.truth.unsupported import (
     original_errors,
@@ -292,7 +292,7 @@ class ReferenceOutputs:
             updates,
             (again if large else small) if enough_memory else None,
             None if accelerator.is_gpu(self.device) else partial(self._in_tf32, probe),
-            partial(self._without_shortcuts, probe) if probe.stress in PLANTED else None,
+            partial(self._without_shortcuts, probe) if planted(probe.stress) else None,
         )
 
     def comparable(

@@ -40,6 +40,16 @@ PLANTED: MappingProxyType[str, tuple[tuple[float, ...], ...]] = MappingProxyType
 value is written over some elements, two equal ones over the whole row, two others over some elements each."""
 
 
+ALONE = " in `{name}` alone"
+"""What follows the name of planted values where one input gets them, as another's NaN may hide what becomes of its own."""
+
+
+def planted(kind: str) -> tuple[str, str] | None:
+    """Returns the key of ``PLANTED`` for a kind of stress, and the one input that gets the values, empty for all; else None."""
+    key, _, name = kind.partition(ALONE.partition("{")[0])
+    return (key, name.partition("`")[0]) if key in PLANTED else None
+
+
 def real_valued(value: Any) -> bool:
     """Whether ``value`` is a tensor of ordinary real numbers, unlike indices, masks or labels."""
     if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.numel() < 2:
@@ -67,14 +77,14 @@ def changed(value: torch.Tensor, name: str, seed: int) -> torch.Tensor:
 
     Args:
         value: any floating tensor.
-        name: a key of ``TRANSFORMS`` or ``PLANTED``.
+        name: a key of ``TRANSFORMS``, or what ``planted`` reads.
         seed: the judge's secret; the same rows of several inputs are changed alike.
     """
     generator = torch.Generator(value.device).manual_seed(seed)
     width = value.shape[-1] if value.dim() else 1
     wide = value.reshape(-1, width).to(at_least_float32(value.dtype))
-    if name in PLANTED:
-        return plant(wide, PLANTED[name], generator).to(value.dtype).reshape(value.shape)
+    if plants := planted(name):
+        return plant(wide, PLANTED[plants[0]], generator).to(value.dtype).reshape(value.shape)
     largest = torch.finfo(value.dtype).max
     wide = TRANSFORMS[name](wide, generator, largest)
     return wide.clamp(-largest, largest).to(value.dtype).reshape(value.shape)

@@ -16,7 +16,7 @@ import torch
 from kernelllm_judge.core.eight_bits import computable, narrowed
 from kernelllm_judge.truth import exhaust
 from kernelllm_judge.truth.directed import Direction
-from kernelllm_judge.truth.stress import PLANTED, changed, ends, real_valued
+from kernelllm_judge.truth.stress import changed, ends, planted, real_valued
 
 REPEATED = "few different values"
 """Changes integers and booleans row by row: to the least, the largest, one or random values of their own."""
@@ -69,7 +69,7 @@ index, before which there is nothing to read."""
 
 def allows_nonfinite(kind: str) -> bool:
     """Whether inputs changed in this way may make outputs NaN or infinite."""
-    return kind in PLANTED or kind == REPEATED
+    return planted(kind) is not None or kind == REPEATED
 
 
 def vary(
@@ -92,7 +92,10 @@ def vary(
     found: dict[str, Change] = {}
     varied = dict(arguments)
     tensors = {k: v for k, v in arguments.items() if isinstance(v, torch.Tensor) and v.numel()}
+    _, alone = planted(kind) or ("", "")
     for number, name in enumerate(sorted(tensors, key=lambda k: not real_valued(tensors[k]))):
+        if alone not in ("", name):
+            continue
         value = tensors[name]
         # Rows are stressed alike in all inputs; two that are drawn anew must not be equal.
         own = seed + number if kind == OTHERS_THAN_GIVEN else seed
