@@ -115,6 +115,7 @@ CHANGES: tuple[Change, ...] = (
         "looser",
         "a choice that bounds settle has one branch, and ends leave an index loaded",
     ),
+    Change("surroundings", 3, "stricter", "what arguments hold besides tensors stays as it was"),
     Change("nonfinite", 4, "stricter", "NaN and infinities come in one input alone, too"),
 )
 """All changes since ``FIRST_POLICY``, the oldest first. Whoever changes what a rule accepts adds a line, and nobody alters one."""

@@ -96,7 +96,7 @@ class Surroundings(Rule):
     name = "surroundings"
     says = (
         "outputs are the same in every state in which kernels run, such as inference mode; a call asks for nothing of the target "
-        "but the values that the original reads, draws no random numbers, and leaves PyTorch's modes as they were"
+        "but the values that the original reads, draws no random numbers, and leaves its arguments and PyTorch's modes as they were"
     )
 
     def check_run(self, run: ProbeRun) -> None:
@@ -120,4 +120,9 @@ class Surroundings(Rule):
         what = ", ".join(f"{each!s:.80}" for each in asked[:2])
         findings.require(self.name, "asks for values only", not asked, f"it asks for {what}, {where}")
         named = ", ".join(f"{each!s:.80}" for each in left[:4])
-        findings.require(self.name, "leaves PyTorch's modes", not left, f"it leaves {named} changed, {where}")
+        findings.require(
+            self.name,
+            "leaves PyTorch's modes and its arguments",
+            not left,
+            f"it leaves {named} changed, {where}",
+        )

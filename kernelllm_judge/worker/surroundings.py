@@ -26,6 +26,18 @@ def present() -> Mapping[str, Any]:
     }
 
 
+def contents(value: Any) -> Any:
+    """Returns what an argument holds, as far as a call may not change it: plain values, and which tensors."""
+    match value:
+        case dict():
+            return {repr(key): contents(part) for key, part in value.items()}
+        case list() | tuple():
+            return [contents(part) for part in value]
+        case torch.Tensor():
+            return id(value)
+    return repr(value)
+
+
 def changed(before: Mapping[str, Any]) -> list[str]:
     """Returns the names of what is no longer as in ``before``."""
     return [name for name, value in present().items() if value != before[name]]

@@ -6,6 +6,7 @@ It handles ``REQUESTS`` on its channel. It gets inputs and writes outputs; it ne
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import os
 import sys
@@ -131,6 +132,7 @@ class Worker:
         """
         call, inputs = self._call(request["inputs"], request.get("grad"))
         before, around = self.launches.count, surroundings.present()
+        passed = surroundings.contents(call.keywords) if isinstance(call, functools.partial) else None
         given = _tensors({**self.state_tensors, **inputs})
         placed = leaves.placed(given)
         required = {name: tensor.requires_grad for name, tensor in given.items()}
@@ -152,6 +154,8 @@ class Worker:
             report |= {"operations": dict(watch.elements), "broken": watch.broken_guards()}
         left, grad = surroundings.changed(around), request.get("grad", {"again": ""})
         structure, flat = leaves.flatten(outputs)
+        if isinstance(call, functools.partial) and surroundings.contents(call.keywords) != passed:
+            left.append("what its arguments hold")
         if "grad" not in request and any(type(leaf) is torch.Tensor and leaf.requires_grad for leaf in flat):
             left.append("whether its outputs require gradients")
         changed = (name for name in given if given[name].requires_grad != required[name])
@@ -245,10 +249,7 @@ class Worker:
         """Returns a call of ``forward``, with its backward pass if ``grad`` asks for gradients, and its arguments."""
         arguments = {name: self.decoder.value(value) for name, value in inputs.items()}
         forward, instance, passed = self.module.forward, self.instance, nested(arguments)
-
-        def call() -> Any:
-            return forward(instance, **passed)
-
+        call = functools.partial(forward, instance, **passed)
         if grad is None:
             return call, arguments
         named = _tensors({**arguments, **self.state_tensors})
