@@ -43,12 +43,19 @@ def forward(self, x, factors):
 """
 
 
-@pytest.mark.parametrize("line", ['factors["a"] = 5.0', "factors.update(more=7)", 'factors["b"] = 1'])
-def test_a_changed_argument_is_refused(tmp_path, line):
+@pytest.fixture(scope="module")
+def judge():
+    with WarmJudge("cpu") as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("line", ["", 'factors["a"] = 5.0', "factors.update(more=7)", 'factors["b"] = 1'])
+def test_a_changed_argument_is_refused(judge, tmp_path, line):
     file = tmp_path / "reference.py"
     file.write_text(REFERENCE)
-    changes = KERNEL.replace("    return out\n", f"    {line}\n    return out\n")
-    with WarmJudge("cpu") as judge:
-        assert judge.judge(str(file), KERNEL, Speed(timing=False), None).verdict.accepted
-        verdict = judge.judge(str(file), changes, Speed(timing=False), None).verdict
-    assert verdict.rule == "surroundings" and "what its arguments hold" in verdict.reason
+    kernel = KERNEL.replace("    return out\n", f"    {line}\n    return out\n")
+    verdict = judge.judge(str(file), kernel, Speed(timing=False), None).verdict
+    if line:
+        assert verdict.rule == "surroundings" and "what its arguments hold" in verdict.reason
+    else:
+        assert verdict.accepted
