@@ -132,7 +132,8 @@ class Worker:
         """
         call, inputs = self._call(request["inputs"], request.get("grad"))
         before, around = self.launches.count, surroundings.present()
-        passed = surroundings.contents(call.keywords) if isinstance(call, functools.partial) else None
+        passed = call.keywords if isinstance(call, functools.partial) else {}
+        held = surroundings.contents(passed)
         given = _tensors({**self.state_tensors, **inputs})
         placed = leaves.placed(given)
         required = {name: tensor.requires_grad for name, tensor in given.items()}
@@ -154,7 +155,7 @@ class Worker:
             report |= {"operations": dict(watch.elements), "broken": watch.broken_guards()}
         left, grad = surroundings.changed(around), request.get("grad", {"again": ""})
         structure, flat = leaves.flatten(outputs)
-        if isinstance(call, functools.partial) and surroundings.contents(call.keywords) != passed:
+        if surroundings.contents(passed) != held:
             left.append("what its arguments hold")
         if "grad" not in request and any(type(leaf) is torch.Tensor and leaf.requires_grad for leaf in flat):
             left.append("whether its outputs require gradients")
