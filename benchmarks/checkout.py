@@ -37,6 +37,8 @@ class _Client(types.ModuleType):
     """Stands for a package that is not called."""
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what looks at modules asks for a file
+            raise AttributeError(name)
         return type(name, (_Anything,), {})
 
 

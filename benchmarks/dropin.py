@@ -3,7 +3,7 @@
 Each answer goes through ``evaluate_single_sample`` of KernelBench's ``scripts/eval_from_generations.py`` twice; the second time
 ``eval_kernel_against_ref`` is this judge's, which is one assignment. What either says is set beside errors against float64, which
 neither computes: at inputs as the problem draws them, and at normal ones. Inputs are drawn on the GPU. An answer is right by float64
-if its errors are at most 16 times those that PyTorch makes in float32. Needs a GPU and a checkout of KernelBench.
+if its errors are at most 16 times those that PyTorch makes in float32. Needs a checkout of KernelBench and a GPU, and takes several.
 
     python -m benchmarks dropin --kernelbench CHECKOUT --answers FOLDER [--answers FOLDER] [--count 20] [--limit 230]
 
@@ -31,6 +31,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,7 +39,7 @@ from benchmarks.checkout import import_from, script
 from benchmarks.rows import ROOT, Row
 
 AT_ONCE = {"theirs": 2, "ours": 4, "float64": 2}
-"""How many evaluations of each way run at the same time: inputs in float64 take tens of gigabytes."""
+"""How many evaluations of each way run on a GPU at the same time: inputs in float64 take tens of gigabytes."""
 
 RIGHT = 16.0
 """Times the error that PyTorch makes in float32."""
@@ -85,12 +86,23 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
             "No file in the folders is named after one of KernelBench's problems of levels 1 to 3."
         )
     end = time.monotonic() + options.limit
+    gpus = _gpus()
+    free: dict[str, SimpleQueue[str]] = {way: SimpleQueue() for way in AT_ONCE}
+    for way, count in AT_ONCE.items():
+        for gpu in gpus * count:
+            free[way].put(gpu)
     with contextlib.ExitStack() as stack:
-        threads = {way: stack.enter_context(ThreadPoolExecutor(count)) for way, count in AT_ONCE.items()}
+        threads = {
+            way: stack.enter_context(ThreadPoolExecutor(count * len(gpus))) for way, count in AT_ONCE.items()
+        }
 
         def evaluated(way: str, answer: Answer) -> dict[str, Any]:
-            room = min(options.each, end - time.monotonic())
-            return _apart(way, checkout, answer, room) if room > 10 else {"why": "no time was left"}
+            gpu = free[way].get()
+            try:
+                room = min(options.each, end - time.monotonic())
+                return _apart(way, checkout, answer, gpu, room) if room > 10 else {"why": "no time was left"}
+            finally:
+                free[way].put(gpu)
 
         begun = [
             (answer, [pool.submit(evaluated, way, answer) for way, pool in threads.items()])
@@ -110,6 +122,14 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
         yield Row(f"answers {name}, of {len(answers)}", "", None, counted[name], "")
     sides = counted["this judge is right"], counted["KernelBench is right"]
     yield Row("disagreements in which float64 sides with it", "KernelBench", sides[1], sides[0], "")
+
+
+def _gpus() -> list[str]:
+    """The GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` names them."""
+    import torch
+
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return visible.split(",") if visible else [str(number) for number in range(torch.cuda.device_count())]
 
 
 def _found(folders: list[Path], checkout: Path) -> Iterator[Answer]:
@@ -185,7 +205,7 @@ def _row(answer: Answer, theirs: dict[str, Any], ours: dict[str, Any], truth: di
 # --------------------------------------------------------------------------- one evaluation, in a process of its own
 
 
-def _apart(way: str, checkout: Path, answer: Answer, limit: float) -> dict[str, Any]:
+def _apart(way: str, checkout: Path, answer: Answer, gpu: str, limit: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         level, number = answer.problem.parent.name[-1], answer.problem.stem.partition("_")[0]
         kernel = Path(folder) / f"level_{level}_problem_{number}_sample_0_kernel.py"
@@ -204,7 +224,7 @@ def _apart(way: str, checkout: Path, answer: Answer, limit: float) -> dict[str, 
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             start_new_session=True,
-            env=os.environ | {"TMPDIR": folder},
+            env=os.environ | {"TMPDIR": folder, "CUDA_VISIBLE_DEVICES": gpu},
         ) as process:
             try:
                 said = process.communicate(timeout=limit)[1]

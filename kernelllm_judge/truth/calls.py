@@ -61,7 +61,10 @@ class ProductsInFloat32(DispatchMode):
 
 
 class WithoutShortcuts(DispatchMode):
-    """Computes what a function means where PyTorch takes a shortcut that gives NaN for infinities, such as distances by a product."""
+    """Computes what a function means where a shortcut of PyTorch's loses NaN or infinities.
+
+    Distances by a product give NaN for infinities, and attention on the CPU gives 0 where all that a query scores is NaN.
+    """
 
     def __init__(self) -> None:
         """Nothing was computed otherwise so far."""
@@ -73,6 +76,13 @@ class WithoutShortcuts(DispatchMode):
         if func is torch.ops.aten._euclidean_dist.default:
             self.used = True
             return torch.ops.aten._cdist_forward.default(*args, 2.0, 2)
+        if func is torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default:
+            self.used = True
+            query, key, value, dropout, causal = (*args, 0.0, False)[:5]
+            options = kwargs or {}
+            return torch.ops.aten._scaled_dot_product_attention_math.default(
+                *(query, key, value, options.get("attn_mask"), dropout, causal), scale=options.get("scale")
+            )
         return func(*args, **(kwargs or {}))
 
 

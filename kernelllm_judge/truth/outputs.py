@@ -246,7 +246,7 @@ class ReferenceOutputs:
     def _without_shortcuts(self, probe: Probe) -> Expected | None:
         """Returns what is expected where the original takes no shortcut that loses infinities; None where it takes none anyway."""
         with self._preparing, calls.WithoutShortcuts() as mode:
-            expected = self._prepare(probe).expected
+            expected = self._prepare(probe, closely=True).expected
             return expected if mode.used and isinstance(expected, Expected) else None
 
     def _prepare(self, probe: Probe, closely: bool = False, tf32: bool = False) -> PreparedProbe:

@@ -93,11 +93,11 @@ class _Rebuilt:
         self._new: dict[Node, Node] = {}
         index = {node: number for number, node in enumerate(old.nodes)}
         inside = {node for region, _ in chosen for node in region.nodes} - found.views
-        # The regions of a level come before its other nodes, which may read them.
+        # The regions of a level come before its other nodes, which may read them; a call's is one of those.
         steps: list[tuple[tuple[int, int, int], Node | tuple[Region, Written]]] = [
             ((found.levels[node], 1, index[node]), node) for node in _live(old, inside, found.views)
         ]
-        steps += [((each[0].level, 0, index[each[0].nodes[0]]), each) for each in chosen]
+        steps += [(_place(each[0], index), each) for each in chosen]
         for _, step in sorted(steps, key=lambda step: step[0]):
             if isinstance(step, Node):
                 self._new[step] = copied = self.graph.node_copy(step, self._new.__getitem__)
@@ -121,6 +121,12 @@ class _Rebuilt:
         for node, part, value in zip(region.outputs, parts, values, strict=True):
             part.meta["example_value"] = value
             self._new[node] = part
+
+
+def _place(region: Region, index: Mapping[Node, int]) -> tuple[int, int, int]:
+    if region.call is not None:
+        return region.level, 1, index[region.call]
+    return region.level, 0, index[region.nodes[0]]
 
 
 def _live(graph: Graph, inside: Set[Node], views: Set[Node]) -> list[Node]:

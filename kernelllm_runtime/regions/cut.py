@@ -3,6 +3,7 @@
 An operation's level is how many operations of the library lie before it on the longest way. Operations of one level
 that a kernel may fuse and that hang together are a region. No way from a region leads back into it, since each way out
 passes an operation of the library; so regions can run one level after the other. Views belong to whoever reads them.
+Attention is a region of its own, with the copies that lay out its result.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch.fx import GraphModule, Node
 
+from kernelllm_runtime.regions.attention import attention_in
 from kernelllm_runtime.regions.kinds import Kind, is_batched, kinds_of, value_of
 
 LAST = 1 << 30
@@ -31,6 +33,8 @@ class Region:
     outputs: tuple[Node, ...]
     """No views; at least one."""
     level: int
+    call: Node | None = None
+    """The operation of the library that is part of it, in whose place it runs; None if there is none."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +62,17 @@ def cut(module: GraphModule) -> Cut:
     fusable = {
         node
         for node, kind in kinds.items()
-        if kind.sort == "fusable"
+        if kind.sort in ("copy", "fusable")
         and not any(bases[each] in changed for each in (node, *node.all_input_nodes))
     }
     levels = _levels(module, kinds, bases, fusable, changed)
     groups = _groups(module, bases, fusable, levels)
-    regions = tuple(filter(None, (_region(group, bases, kinds, levels) for group in groups)))
+    attention = attention_in(module, kinds, bases, groups, changed)
+    inside = {node for nodes in attention.values() for node in nodes}
+    rest = _groups(module, bases, fusable - inside, levels)
+    found = [_region(group, kinds, levels) for group in rest]
+    found += [_region(nodes, kinds, levels, call) for call, nodes in attention.items()]
+    regions = tuple(filter(None, found))
     return Cut(regions, levels, frozenset(node for node, base in bases.items() if base is not node))
 
 
@@ -134,7 +143,7 @@ def _groups(
 
 
 def _region(
-    group: Sequence[Node], bases: dict[Node, Node], kinds: dict[Node, Kind], levels: dict[Node, int]
+    group: Sequence[Node], kinds: dict[Node, Kind], levels: dict[Node, int], call: Node | None = None
 ) -> Region | None:
     inside = set(group)
     nodes: dict[Node, None] = {}
@@ -161,11 +170,11 @@ def _region(
         or not all(isinstance(value_of(each), torch.Tensor) for each in (*inputs, *outputs))
     ):
         return None
-    return Region(tuple(nodes), tuple(inputs), outputs, levels[group[0]])
+    return Region(tuple(nodes), tuple(inputs), outputs, levels[call or group[0]], call)
 
 
 def _is_read_outside(node: Node, inside: set[Node], kinds: dict[Node, Kind]) -> bool:
-    if kinds[node].sort == "fusable" and not isinstance(value_of(node), torch.Tensor):
+    if kinds[node].sort in ("copy", "fusable") and not isinstance(value_of(node), torch.Tensor):
         return False  # its parts are
     waiting: list[Node] = list(node.users)
     while waiting:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,17 +11,22 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
+from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from kernelllm_runtime.regions.expression import Inexpressible, call_of
 
-Sort = Literal["view", "fusable", "kept"]
+Sort = Literal["view", "copy", "fusable", "product", "attention", "kept"]
+"""Copies are fusable. Products of batches of matrices and attention are kept unless a kernel computes them as attention."""
 
 _STAY = ("embedding", "sort", "topk", "gather", "scatter", "nonzero", "unique", "multinomial")
 """Parts of names of operations that choose or move by data, which the library does well, or which a kernel cannot."""
 _STAY_WHOLE = ("index", "index_select", "index_put", "index_copy", "index_add", "take", "masked_select")
+_ATTENTION = functional.scaled_dot_product_attention
+_COPIES = ("clone", "copy", "contiguous", "unsafe_view")
+"""Beginnings of names of operations that lay elements out otherwise, beside views."""
 _HEAVY_TAGS = (
     torch.Tag.nondeterministic_seeded,
     torch.Tag.data_dependent_output,
@@ -107,14 +112,25 @@ def _sort_of(node: Node, inputs: list[Node]) -> tuple[Sort, int | None, tuple[in
     except Exception:  # what runs on data only is none of ours
         return "kept", None, tuple(range(len(inputs)))
     tensors = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-    if watch.written or watch.stays or not tensors:
+    if watch.written or not tensors:
         return "kept", None, watch.written
+    if node.target is _ATTENTION and _is_of_all_keys(args, kwargs):
+        return "attention", None, ()
+    if watch.stays:
+        return ("product" if watch.products == 1 else "kept"), None, ()
     sources = {watch.source(tensor) for tensor in tensors}
     if None not in sources:
         return ("view", min(s for s in sources if s is not None), ()) if len(sources) == 1 else kept
     if sources != {None} or (not isinstance(result, torch.Tensor) and not _unpacked(node)):
         return kept
-    return "fusable", None, ()
+    return ("copy" if watch.copies else "fusable"), None, ()
+
+
+def _is_of_all_keys(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether attention drops nothing and is not causal; the library skips half of the work of what is."""
+    named = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+    given = dict(zip(named, args, strict=False)) | kwargs
+    return not given.get("dropout_p") and not given.get("is_causal")
 
 
 def _unpacked(node: Node) -> bool:
@@ -155,6 +171,9 @@ class _Watch(TorchDispatchMode):
                     self._storages.setdefault(leaf.untyped_storage()._cdata, number)
         self._written: set[int] = set()
         self.stays = False
+        self.copies = True
+        self.products = 0
+        """Products of batches of matrices, or -1 where something else stays."""
 
     @property
     def written(self) -> tuple[int, ...]:
@@ -168,7 +187,7 @@ class _Watch(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one operation and notes what it is."""
         name = func._schema.name.partition("::")[2]
-        self.stays |= (
+        stays = (
             func.namespace not in ("aten", "prim")
             or func._overloadpacket in flop_registry
             or "attention" in name
@@ -177,6 +196,11 @@ class _Watch(TorchDispatchMode):
             or name.strip("_") in _STAY_WHOLE
             or any(tag in func.tags for tag in _HEAVY_TAGS)
         )
+        self.stays |= stays
+        if stays:
+            self.products = self.products + 1 if name == "bmm" and self.products >= 0 else -1
+        if func.namespace != "prim":  # which asks for a device
+            self.copies &= func.is_view or name.strip("_").startswith(_COPIES)
         for argument, value in zip(func._schema.arguments, args, strict=False):
             if argument.alias_info is not None and argument.alias_info.is_write:
                 for leaf in tree_leaves(value):

@@ -108,7 +108,11 @@ _CONVOLUTIONS = tuple(
     )
 )
 
+_ATTENTION = Variant("attention as a kernel", {}, ("attention",), "attention")
+
 VARIANTS = (
+    _ATTENTION,
+    replace(_ATTENTION, note="attention as a kernel, in smaller blocks", rank=1),
     Variant("products of few rows as kernels", {}, ("products of few rows",), "products of few rows"),
     Variant("depthwise convolutions as kernels", _AS_THEY_LIE, (_DEPTHWISE,), _DEPTHWISE),
     replace(_ON_TENSOR_CORES, only="large float32 products"),
@@ -129,6 +133,10 @@ VARIANTS = (
         longest_row=1 << 14,
     ),
     TEMPLATES,
+    *(
+        replace(_ATTENTION, note=f"attention as a kernel, in the {number} choice of blocks", rank=rank)
+        for rank, number in enumerate(("third", "fourth"), 2)
+    ),
     WITHOUT_COPIES,
     Variant("depthwise convolutions as kernels, copies for others", {}, (_DEPTHWISE,), _DEPTHWISE),
     Variant("Inductor's second choice of blocks", choice=1),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pytest_kernelllm.generate.inductor.forms.attention import Attention
 from pytest_kernelllm.generate.inductor.forms.convolutions import Convolutions, Float32Convolutions
 from pytest_kernelllm.generate.inductor.forms.few_rows import FewRows
 from pytest_kernelllm.generate.inductor.forms.form import Form
@@ -17,6 +18,7 @@ FORMS: Mapping[str, Form] = {
     for form in (
         Depthwise(),
         FewRows(),
+        Attention(),
         Products(),
         Float32Products(),
         LargeProducts(),
