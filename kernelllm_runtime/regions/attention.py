@@ -64,9 +64,7 @@ def _written_out(
     if kinds[last].sort != "product" or not isinstance(left, Node) or bases[left] not in inside:
         return []
     first = scores[0]
-    before = [
-        each for each in groups if all(set(_readers(node, kinds)) <= {first, *each} for node in each)
-    ]
+    before = [each for each in groups if all(set(_readers(node, kinds)) <= {first, *each} for node in each)]
     return [*(node for each in before for node in each), first, *group, last]
 
 

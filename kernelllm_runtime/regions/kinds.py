@@ -129,7 +129,7 @@ def _sort_of(node: Node, inputs: list[Node]) -> tuple[Sort, int | None, tuple[in
 def _is_of_all_keys(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether attention drops nothing and is not causal; the library skips half of the work of what is."""
     named = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-    given = dict(zip(named, args, strict=False)) | kwargs
+    given = {**dict(zip(named, args, strict=False)), **kwargs}
     return not given.get("dropout_p") and not given.get("is_causal")
 
 

@@ -70,10 +70,11 @@ def written(region: Region) -> Written | None:
     if None in inputs or None in outputs:
         return None
     layouts = tuple(each for each in inputs if each)
-    forward = "\n".join(_lines(region, layouts))
+    given = tuple(each for each in outputs if each)
+    forward = "\n".join(_lines(region, layouts, given))
     shown = [f"{each.dtype} {each.shape} {each.order}" for each in layouts]
     digest = hashlib.sha256("\n".join((forward, *shown)).encode()).hexdigest()[:12]
-    return Written(f"{_title(region)}_{digest}", forward, layouts, tuple(each for each in outputs if each))
+    return Written(f"{_title(region)}_{digest}", forward, layouts, given)
 
 
 def layout_of(tensor: torch.Tensor) -> Layout | None:
@@ -91,7 +92,7 @@ def layout_of(tensor: torch.Tensor) -> Layout | None:
     return Layout(tensor.dtype, shape, order)
 
 
-def _lines(region: Region, inputs: tuple[Layout, ...]) -> Iterator[str]:
+def _lines(region: Region, inputs: tuple[Layout, ...], outputs: tuple[Layout, ...]) -> Iterator[str]:
     names: dict[Node, str] = {node: f"x{number}" for number, node in enumerate(region.inputs)}
     yield f"def forward(self, {', '.join(names.values())}):"
     for node, layout in zip(region.inputs, inputs, strict=True):
@@ -101,8 +102,22 @@ def _lines(region: Region, inputs: tuple[Layout, ...]) -> Iterator[str]:
         text = call_of(node, names, "x0.device")
         names[node] = f"t{number}"
         yield f"    {names[node]} = {text}"
-    given = ", ".join(names[node] for node in region.outputs)
-    yield f"    return {given}"
+    given = (
+        _given(names[node], out, node is region.call)
+        for node, out in zip(region.outputs, outputs, strict=True)
+    )
+    yield f"    return {', '.join(given)}"
+
+
+def _given(name: str, layout: Layout, called: bool) -> str:
+    """The expression for an output. Libraries differ in how they lay out what they compute, so that is laid out here."""
+    if not called:
+        return name
+    return (
+        f"{name}.permute{layout.order}.contiguous().permute{layout.back}"
+        if layout.permuted
+        else f"{name}.contiguous()"
+    )
 
 
 def _title(region: Region) -> str:

@@ -73,6 +73,8 @@ class Answer(Record):
     """TorchInductor's options of the chosen way."""
     attention: str = ""
     """The library that computes attention there where it can; empty: as torch chooses."""
+    compiled: bool = True
+    """Whether the chosen way is compiled; else it is the model as it is."""
     float64: bool = True
     """Whether errors are those relative to a copy in float64; else to the model as it is."""
     limit_ms: float | None = None

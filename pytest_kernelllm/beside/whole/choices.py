@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from pytest_kernelllm.core.words import counted
 
 
 @dataclass(frozen=True)
@@ -14,8 +16,8 @@ class Choice:
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
     """TorchInductor's."""
-    regions: tuple[str, ...] = ()
-    """Keys of the regions that run kernels then; without any, those that do so far stay."""
+    regions: tuple[str, ...] | None = None
+    """Keys of more regions that run kernels then; empty: none does; None: those that do so far."""
     attention: str = ""
     """The library that computes attention where it can."""
     needs: str = ""
@@ -27,8 +29,10 @@ class Choice:
 
 
 CUDA_GRAPHS = Choice("CUDA graphs", {"triton.cudagraphs": True})
+ALONE = replace(CUDA_GRAPHS, name="CUDA graphs without kernels", regions=())
 COMPILER: tuple[Choice, ...] = (
     Choice("attention by cuDNN", attention="cudnn", needs="attention"),
+    Choice("attention by FlashAttention", attention="flash", needs="attention"),
     Choice("coordinate descent", {"coordinate_descent_tuning": True}),
     Choice("combined kernels", {"combo_kernels": True}),
     Choice("tuned pointwise kernels", {"max_autotune_pointwise": True}),
@@ -53,11 +57,12 @@ def choices(
         freeze: whether weights may become constants.
         calls: whether the model calls a function with a part of a name.
     """
-    together = Choice(f"{len(kernels)} kernels together", regions=tuple(kernels))
-    single = tuple(
-        Choice(f"the kernel of {name}", regions=(key,), unless=together.name) for key, name in kernels.items()
-    )
-    # One after the other takes long, so they come last.
-    first, last = ((together,), single) if len(single) > 1 else (single, ())
-    tried = (CUDA_GRAPHS, *first, *COMPILER, *((FREEZING,) if freeze else ()), *last)
+    number = counted(len(kernels), "kernel")
+    together = Choice(f"{number} together" if len(kernels) > 1 else number, regions=tuple(kernels))
+    both = replace(together, name=f"CUDA graphs and {number}", options=CUDA_GRAPHS.options)
+    single = tuple(Choice(f"the kernel of {name}", regions=(key,)) for key, name in kernels.items())
+    # Both pay nearly always, so one compilation often is enough. One kernel after the other takes long, so that comes last.
+    first = (both, ALONE, replace(together, unless=both.name)) if kernels else (CUDA_GRAPHS,)
+    last = tuple(replace(each, unless=together.name) for each in single) if len(single) > 1 else ()
+    tried = (*first, *COMPILER, *((FREEZING,) if freeze else ()), *last)
     return tuple(each for each in tried if not each.needs or calls(each.needs))

@@ -52,32 +52,51 @@ class Decision:
     notes: tuple[str, ...] = ()
 
 
-def decided(stage: Stage, kernels: Mapping[str, str], terms: Terms) -> Decision:
-    """Tries all choices on a GPU. Inside ``stage.opened``.
+@dataclass(frozen=True)
+class Baseline:
+    """The model under ``torch.compile`` with its defaults, with which everything else is compared."""
 
-    Args:
-        kernels: names of the regions that have a verified kernel, by key.
+    call: Call
+    reference: Reference
+    allowed: float
+    """The largest error of outputs that another way may have."""
+    compiling: float
+    """Seconds that compiling took."""
+
+
+def baseline(stage: Stage, progress: Callable[[str], None]) -> Baseline:
+    """Compiles the model as people do. Inside ``stage.opened``.
 
     Raises:
         RankError: ``torch.compile`` fails on the model.
     """
-    terms.progress("computing the model in float64")
+    progress("computing the model in float64")
     exact = reference(stage)
     plain = stage.as_people_do(None)
     begun = time.monotonic()
-    terms.progress("compiling the model")
+    progress("compiling the model")
     compiled = measured_error(stage, exact, COMPILE, plain)
     compiling = time.monotonic() - begun
     if compiled.reason:
         raise RankError(f"The model does not run under torch.compile: {compiled.reason}.")
     eager = measured_error(stage, exact, EAGER, None)
     allowed = max(ALLOWED * (compiled.error or 0.0), eager.error or 0.0)
-    tuning = AUTOTUNE * compiling if terms.max_autotune else 0.0
+    return Baseline(plain, exact, allowed, compiling)
+
+
+def decided(stage: Stage, base: Baseline, kernels: Mapping[str, str], terms: Terms) -> Decision:
+    """Tries all choices on a GPU. Inside ``stage.opened``.
+
+    Args:
+        kernels: names of the regions that have a verified kernel, by key.
+    """
+    exact = base.reference
+    tuning = AUTOTUNE * base.compiling if terms.max_autotune else 0.0
     end = terms.end - min(TIMING_S + tuning, terms.left / 2)
-    chosen = Selection(stage, exact, allowed, end, terms.progress).run(
+    chosen = Selection(stage, base.call, exact, base.allowed, end, terms.progress).run(
         choices(kernels, freeze=terms.freeze, calls=terms.calls)
     )
-    calls: dict[str, Call | None] = {EAGER: None, COMPILE: plain}
+    calls: dict[str, Call | None] = {EAGER: None, COMPILE: base.call}
     notes: tuple[str, ...] = ()
     if not terms.max_autotune:
         notes = (f"{MAX_AUTOTUNE} is left out, as asked.",)
@@ -88,13 +107,13 @@ def decided(stage: Stage, kernels: Mapping[str, str], terms: Terms) -> Decision:
         terms.progress(f"compiling the model with {MAX_AUTOTUNE}")
     timed = compared(stage, exact, {**calls, CHOSEN: chosen.call}, min(TIMING_S, max(5.0, terms.left)))
     found = Decision(chosen.way, chosen.call, chosen.tried, timed.beside(CHOSEN), exact, notes)
-    return _never_slower(found, timed, stage, allowed)
+    return _never_slower(found, timed, stage, base.allowed)
 
 
 def _never_slower(found: Decision, timed: Compared, stage: Stage, allowed: float) -> Decision:
-    """Takes ``torch.compile`` as people run it in place of what was chosen, where that is surely faster."""
+    """Takes the model as it is or compiled as people do in place of what was chosen, where that is surely faster."""
     faster = []
-    for name in (COMPILE, MAX_AUTOTUNE):
+    for name in (EAGER, COMPILE, MAX_AUTOTUNE):
         gain, way = timed.gain(name, CHOSEN), timed.ways.get(name)
         if (
             way is not None
@@ -107,7 +126,7 @@ def _never_slower(found: Decision, timed: Compared, stage: Stage, allowed: float
     from torch._inductor import list_mode_options  # heavy
 
     best = min(faster, key=lambda name: min(timed.taken[name]))
-    instead = Way(dict(list_mode_options()[best]) if best == MAX_AUTOTUNE else {})
+    instead = Way(dict(list_mode_options()[best]) if best == MAX_AUTOTUNE else {}, compiled=best != EAGER)
     why = f"{best} as it is was faster in the end"
     tried = tuple(replace(each, kept=False, reason=why) if each.kept else each for each in found.tried)
     return replace(found, way=instead, call=stage.compiled(instead), tried=tried, ways=timed.beside(best))

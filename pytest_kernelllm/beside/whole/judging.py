@@ -31,32 +31,46 @@ class Judged:
         return not self.reason
 
 
-def judge(
-    session: Session, file: Path, found: Sequence[Found], seconds: float, done: Callable[[], None]
-) -> list[Judged]:
-    """Judges the regions of a file, the first ones first; what the store knows takes no time.
+@dataclass(frozen=True)
+class Begun:
+    """Regions of a file whose kernels are being written and judged in other processes."""
+
+    found: tuple[Found, ...]
+    targets: tuple[Target, ...]
+    end: float
+    """The monotonic time after which nothing more is judged."""
+
+
+def begin(session: Session, file: Path, found: Sequence[Found], seconds: float) -> Begun:
+    """Begins to judge the regions of a file, the first ones first; what the store knows takes no time.
 
     Args:
         session: of the project.
         seconds: after which nothing more is judged.
+    """
+    targets = {target.name: target for target in scan_file(file, session.context.root).targets}
+    ordered = tuple(targets[each.text.name] for each in found)
+    for target in ordered:
+        session.announce(target)
+    for target in ordered:
+        for candidate in session.candidate_ids:
+            session.expect(target, candidate)
+    return Begun(tuple(found), ordered, time.monotonic() + seconds)
+
+
+def judged(session: Session, begun: Begun, done: Callable[[], None]) -> list[Judged]:
+    """Waits until all regions are judged, or the time is over.
+
+    Args:
         done: called whenever a region is finished.
 
     Raises:
         SessionError: nothing can be judged here.
     """
-    targets = {target.name: target for target in scan_file(file, session.context.root).targets}
-    ordered = [targets[each.text.name] for each in found]
-    end = time.monotonic() + seconds
-    ids = session.candidate_ids
-    for target in ordered:
-        session.announce(target)
-    for target in ordered:
-        for candidate in ids:
-            session.expect(target, candidate)
     ended: set[str] = set()
     finished = False
-    while time.monotonic() < end:
-        groups = session.ended(min(0.5, max(end - time.monotonic(), 0.01)))
+    while time.monotonic() < begun.end:
+        groups = session.ended(min(0.5, max(begun.end - time.monotonic(), 0.01)))
         if groups is None:
             finished = True
             break
@@ -65,7 +79,8 @@ def judge(
             done()
     if not finished:
         session.interrupt()
-    return [_judged(session, each, target, ended) for each, target in zip(found, ordered, strict=True)]
+    pairs = zip(begun.found, begun.targets, strict=True)
+    return [_judged(session, each, target, ended) for each, target in pairs]
 
 
 def _judged(session: Session, found: Found, target: Target, ended: set[str]) -> Judged:

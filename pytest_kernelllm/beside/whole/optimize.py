@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,8 +22,8 @@ from pytest_kernelllm.beside.ranking.factory import Factory, Subject, build
 from pytest_kernelllm.beside.ranking.running import explained, measured
 from pytest_kernelllm.beside.whole.answer import Answer, ChoiceAnswer, RegionAnswer
 from pytest_kernelllm.beside.whole.capture import Found, capture
-from pytest_kernelllm.beside.whole.decide import Decision, Terms, decided, without_gpu
-from pytest_kernelllm.beside.whole.judging import Judged, judge
+from pytest_kernelllm.beside.whole.decide import Decision, Terms, baseline, decided, without_gpu
+from pytest_kernelllm.beside.whole.judging import Begun, Judged, begin, judged
 from pytest_kernelllm.beside.whole.regions_file import drawable, regions_file, regions_source, write_source
 from pytest_kernelllm.beside.whole.select import Tried
 from pytest_kernelllm.beside.whole.stage import Call, Stage
@@ -75,45 +76,46 @@ def optimize(given: Subject | Factory, request: Request) -> Optimized:
         RankError: the model cannot be built or run; one sentence.
         GenerateError: a generator cannot work.
     """
-    begun = time.monotonic()
+    started = time.monotonic()
+    end = started + request.budget
     # A search as long as usual for each region would take all of a short budget.
     search = min(request.settings.search, SEARCHING * request.budget)
     settings = replace(request.settings, search=search)
-    with open_session(request.root, settings, progress=request.progress, writers=True) as session:
-        session.warm()  # while the model is built and captured
-        subject = given if isinstance(given, Subject) else _built(given, request)
-        request.progress("capturing the model's graph")
-        stage = Stage(subject, {})
-        with explained(), stage.opened():
-            captured = capture(lambda backend: stage.run(stage.by(backend)))
-        able = [each for each in captured.regions if drawable(each)]
-        name = type(subject.model).__qualname__
-        file = request.regions or regions_file(Store(request.root, settings.store).path, name, able)
-        judged = _judged(session, able, name, file, request)
-    accepted = [each for each in judged if each.accepted]
-    stage = Stage(subject, {each.found.text.key: _module(each, file, request.root) for each in accepted})
-    on_gpu = torch.cuda.is_available() and any(
-        t.is_cuda for t in (*subject.model.parameters(), *subject.model.buffers())
-    )
-    limit = _limit(subject, request) if on_gpu else None
-    with stage.opened():
+    with ExitStack() as stack:
+        with open_session(request.root, settings, progress=request.progress, writers=True) as session:
+            session.warm()  # while the model is built and captured
+            subject = given if isinstance(given, Subject) else _built(given, request)
+            stage = Stage(subject, {})
+            stack.enter_context(stage.opened())
+            request.progress("capturing the model's graph")
+            with explained():
+                captured = capture(lambda backend: stage.run(stage.by(backend)))
+            able = [each for each in captured.regions if drawable(each)]
+            name = type(subject.model).__qualname__
+            file = request.regions or regions_file(Store(request.root, settings.store).path, name, able)
+            begun = _begun(session, able, name, file, request)
+            on_gpu = _is_on_gpu(subject.model)
+            base = baseline(stage, request.progress) if on_gpu else None  # while regions are judged
+            regions = _judged(session, begun, able, request)
+        accepted = [each for each in regions if each.accepted]
+        stage.modules.update({each.found.text.key: _module(each, file, request.root) for each in accepted})
         kernels = {each.found.text.key: each.found.text.name for each in accepted}
-        terms = Terms(
-            begun + request.budget, request.freeze, request.max_autotune, request.progress, captured.calls
-        )
-        whole = decided(stage, kernels, terms) if on_gpu else without_gpu(stage, kernels, terms)
+        terms = Terms(end, request.freeze, request.max_autotune, request.progress, captured.calls)
+        whole = decided(stage, base, kernels, terms) if base else without_gpu(stage, kernels, terms)
+    limit = _limit(subject, request) if on_gpu else None
     answer = Answer(
         model=name,
         environment=environment_of(subject.model) or find_environment("cpu"),
-        regions=tuple(_region(each, whole) for each in judged),
+        regions=tuple(_region(each, whole) for each in regions),
         choices=tuple(map(_choice, whole.tried)),
         ways=whole.ways,
         options=dict(whole.way.options),
         attention=whole.way.attention,
+        compiled=whole.way.compiled,
         float64=whole.reference.exact,
         limit_ms=limit,
         limit_share=limit / ms if limit and (ms := whole.ways[-1].ms) else None,
-        seconds=time.monotonic() - begun,
+        seconds=time.monotonic() - started,
         notes=_notes(whole, subject),
     )
     kept = tuple(each for each in accepted if each.found.text.key in whole.way.regions)
@@ -126,21 +128,36 @@ def _built(factory: Factory, request: Request) -> Subject:
     return build(factory, "cuda").to("cuda") if on_gpu else build(factory, None)
 
 
-def _judged(
+def _is_on_gpu(model: nn.Module) -> bool:
+    return torch.cuda.is_available() and any(t.is_cuda for t in (*model.parameters(), *model.buffers()))
+
+
+def _begun(
     session: Session, able: Sequence[Found], model: str, file: Path, request: Request
-) -> list[Judged]:
+) -> Begun | SessionError:
     if not able:
-        return []
+        return Begun((), (), 0.0)
     write_source(file, regions_source(model, able))
+    request.progress(f"judging {len(able)} regions")
+    try:
+        return begin(session, file, able, JUDGING * request.budget)
+    except SessionError as error:
+        return error
+
+
+def _judged(
+    session: Session, begun: Begun | SessionError, able: Sequence[Found], request: Request
+) -> list[Judged]:
     left = [len(able)]
 
     def done() -> None:
         left[0] -= 1
         request.progress(f"judging regions: {max(left[0], 0)} of {len(able)} left")
 
-    request.progress(f"judging {len(able)} regions")
     try:
-        return judge(session, file, able, JUDGING * request.budget, done)
+        if isinstance(begun, SessionError):
+            raise begun
+        return judged(session, begun, done)
     except SessionError as error:  # the compiler's options may pay all the same
         return [Judged(each, reason=str(error).rstrip(".")) for each in able]
 
@@ -171,7 +188,7 @@ def _region(judged: Judged, chosen: Decision) -> RegionAnswer:
     kept = text.key in chosen.way.regions
     reason = judged.reason
     if not kept and not reason:
-        about = [t.reason for t in chosen.tried if text.key in t.choice.regions and t.reason]
+        about = [t.reason for t in chosen.tried if text.key in (t.choice.regions or ()) and t.reason]
         reason = about[-1] if about else "there is no GPU to run its kernel"
     candidate = judged.outcome.candidate if judged.outcome and judged.accepted else None
     return RegionAnswer(
@@ -193,6 +210,8 @@ def _choice(tried: Tried) -> ChoiceAnswer:
 
 def _notes(whole: Decision, subject: Subject) -> tuple[str, ...]:
     notes = list(whole.notes)
+    if not whole.way.compiled:
+        notes.append("No compiled way is faster than the model as it is, so it stays as it is.")
     if not whole.reference.exact:
         notes.append(
             f"Errors are relative to the model as it is, because float64 does not run: {whole.reference.why}."

@@ -40,6 +40,20 @@ from torch import nn
 from kernelllm_runtime.regions.backend import compiled
 """
 
+_AS_IT_IS = '''
+"""How {model} runs fastest{where}: {sentence}.
+
+`kernelllm optimize` wrote this file. No compiled way was faster than the model as it is.
+"""
+
+from torch import nn
+
+
+def optimize(model: nn.Module) -> nn.Module:
+    """Returns a model as it is."""
+    return model
+'''.lstrip()
+
 _END = '''
 
 REGIONS: dict[str, type[nn.Module]] = {{{regions}}}
@@ -58,10 +72,12 @@ def write_placed(file: Path, root: Path, answer: Answer, kept: Sequence[Judged])
         PatchError, EditError: a kernel's file cannot be written.
     """
     gpu = answer.environment.gpu
+    about = {"model": answer.model, "where": f" on {gpu}" if gpu else "", "sentence": answer.sentence}
+    if not answer.compiled:
+        write_source(file, _AS_IT_IS.format(**about))
+        return
     text = _HEAD.format(
-        model=answer.model,
-        where=f" on {gpu}" if gpu else "",
-        sentence=answer.sentence,
+        **about,
         imports=_IMPORTS if kept else _FEW_IMPORTS,
         options=answer.options,
         attention=answer.attention,

@@ -45,11 +45,18 @@ class Selection:
     """Selects greedily, from ``torch.compile``'s default on."""
 
     def __init__(
-        self, stage: Stage, reference: Reference, allowed: float, end: float, report: Callable[[str], None]
+        self,
+        stage: Stage,
+        plain: Call,
+        reference: Reference,
+        allowed: float,
+        end: float,
+        report: Callable[[str], None],
     ) -> None:
         """Takes what bounds the choice.
 
         Args:
+            plain: the model's call under ``torch.compile`` with its defaults.
             allowed: the largest error of outputs.
             end: the monotonic time after which nothing more is tried.
         """
@@ -57,7 +64,7 @@ class Selection:
         self._end, self._report = end, report
         self._longest = 0.0
         self._way = Way()
-        self._call = stage.compiled(self._way)
+        self._call = plain
         self._tried: list[Tried] = []
 
     def run(self, choices: Sequence[Choice]) -> Chosen:
@@ -100,7 +107,8 @@ class Selection:
         return Tried(choice, gain, reason="the model is not surely faster with it"), call
 
     def _with(self, choice: Choice) -> Way:
-        regions = tuple(dict.fromkeys((*self._way.regions, *choice.regions)))
+        more = choice.regions
+        regions = tuple(dict.fromkeys((*self._way.regions, *(more or ())))) if more != () else ()
         return replace(
             self._way,
             options={**self._way.options, **choice.options},

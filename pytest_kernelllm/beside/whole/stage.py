@@ -30,6 +30,8 @@ class Way:
     """Keys of the regions that run kernels."""
     attention: str = ""
     """The library that computes attention where it can; empty: as torch chooses."""
+    compiled: bool = True
+    """Whether the model is compiled at all."""
 
 
 class Stage:
@@ -54,7 +56,9 @@ class Stage:
             model._compiled_call_impl = before
 
     def compiled(self, way: Way) -> Call:
-        """Returns the model's call, compiled in a way once it runs."""
+        """Returns the model's call in a way, compiled once it runs."""
+        if not way.compiled:
+            return self._own
         chosen = {key: self.modules[key] for key in way.regions}
         return self.by(Backend(chosen, way.options, way.attention))
 

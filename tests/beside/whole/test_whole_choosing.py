@@ -13,7 +13,7 @@ from pytest_kernelllm.beside.ranking.factory import Subject
 from pytest_kernelllm.beside.whole import decide
 from pytest_kernelllm.beside.whole.answer import CHOSEN, COMPILE, EAGER, MAX_AUTOTUNE, WayAnswer
 from pytest_kernelllm.beside.whole.capture import capture
-from pytest_kernelllm.beside.whole.choices import COMPILER, CUDA_GRAPHS, FREEZING, Choice, choices
+from pytest_kernelllm.beside.whole.choices import ALONE, COMPILER, CUDA_GRAPHS, FREEZING, Choice, choices
 from pytest_kernelllm.beside.whole.errors import Reference, floating, reference
 from pytest_kernelllm.beside.whole.final import Compared, compared
 from pytest_kernelllm.beside.whole.select import Selection, Tried
@@ -65,7 +65,8 @@ def selected(subject, module, most=1e-5, **kwargs):
     stage = Stage(subject, {key: module})
     with stage.opened():
         exact = reference(stage)
-        selection = Selection(stage, exact, most, kwargs.get("end", time.monotonic() + 60), lambda text: None)
+        end = kwargs.get("end", time.monotonic() + 60)
+        selection = Selection(stage, stage.as_people_do(None), exact, most, end, lambda text: None)
         return selection.run([Choice("the kernel", regions=(key,)), *kwargs.get("more", ())])
 
 
@@ -159,12 +160,13 @@ def test_the_whole_way_ends_with_all_ways_timed(subject):
     said = []
     terms = decide.Terms(time.monotonic() + 60, False, False, said.append)
     with stage.opened():
-        found = decide.decided(stage, {region.text.key: region.text.name}, terms)
+        base = decide.baseline(stage, said.append)
+        found = decide.decided(stage, base, {region.text.key: region.text.name}, terms)
     assert [way.name for way in found.ways] == [EAGER, COMPILE, CHOSEN]
     assert all(way.ms and way.error is not None for way in found.ways)
     assert all(way.ratio.low <= way.ratio.value <= way.ratio.high for way in found.ways[:-1])
     assert found.notes == ("max-autotune-no-cudagraphs is left out, as asked.",)
-    assert any(text.startswith("trying the kernel of ") for text in said)
+    assert "trying CUDA graphs and 1 kernel" in said
     assert region.text.key not in found.way.regions
 
 
@@ -191,6 +193,27 @@ def test_torch_compile_as_people_run_it_is_taken_where_it_is_surely_faster(subje
     ]
 
 
+def test_the_model_as_it_is_stays_where_nothing_compiled_is_faster(subject):
+    stage = Stage(subject, {})
+    ways = {name: WayAnswer(name, error=1e-7) for name in (EAGER, COMPILE, CHOSEN)}
+    timed = Compared(ways, {name: [seconds] * 9 for name, seconds in zip(ways, (1.0, 3.0, 2.0), strict=True)})
+    before = decide.Decision(Way(), lambda: None, (), timed.beside(CHOSEN), Reference((), exact=True))
+    with stage.opened():
+        found = decide._never_slower(before, timed, stage, allowed=1e-6)
+        assert not found.way.compiled and found.ways[-1].ms == 500.0
+        assert floating(stage.run(found.call))[0].shape == (4, 32)
+
+
+def test_a_choice_without_kernels_takes_them_out(subject):
+    stage = Stage(subject, {"a": Instead()})
+    with stage.opened():
+        selection = Selection(stage, lambda: None, Reference((), exact=True), 1.0, 0.0, lambda text: None)
+        selection._way = selection._with(Choice("a kernel", {"x": True}, regions=("a",)))
+        assert selection._way.regions == ("a",)
+        assert selection._with(Choice("an option", {"y": True})).regions == ("a",)
+        assert selection._with(ALONE).regions == ()
+
+
 def test_ways_that_fail_say_why(subject):
     def broken(*args):
         raise RuntimeError("an illegal memory access")
@@ -205,14 +228,18 @@ def test_ways_that_fail_say_why(subject):
 
 def test_all_kernels_come_first_and_single_ones_last():
     names = [each.name for each in choices({"a": "A_a", "b": "B_b"}, freeze=True)]
-    assert names[:2] == ["CUDA graphs", "2 kernels together"]
+    assert names[:3] == ["CUDA graphs and 2 kernels", ALONE.name, "2 kernels together"]
     assert names[-3:] == [FREEZING.name, "the kernel of A_a", "the kernel of B_b"]
     without = choices({}, freeze=False, calls=lambda part: part == "conv")
-    assert {each.name for each in COMPILER} - {each.name for each in without} == {"attention by cuDNN"}
+    assert {each.name for each in COMPILER} - {each.name for each in without} == {
+        "attention by cuDNN",
+        "attention by FlashAttention",
+    }
     one = choices({"a": "A_a"}, freeze=False)
     assert [each.name for each in one] == [
-        "CUDA graphs",
-        "the kernel of A_a",
+        "CUDA graphs and 1 kernel",
+        ALONE.name,
+        "1 kernel",
         *(each.name for each in COMPILER),
     ]
 

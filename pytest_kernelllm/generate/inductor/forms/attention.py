@@ -1,37 +1,39 @@
-"""Attention with a mask, a bias or none as one kernel, for lengths and masks that the libraries' kernels do not take.
-
-For those PyTorch multiplies in several kernels, in float32 where the mask is one of booleans. Here a program reads a block of
-queries, and goes through the keys with a running maximum and sum (Milakov and Gimelshein, https://arxiv.org/abs/1805.02867; Dao et
-al., https://arxiv.org/abs/2205.14135). Every key is read, also where the mask leaves it out: NaN comes through as in PyTorch.
-"""
+"""Attention with masks, biases or none as one kernel, for lengths and masks that the libraries' kernels do not take."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import cache
-from typing import Any, NamedTuple
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
-from torch._inductor import lowering, select_algorithm
-from torch._inductor.ir import ExternKernel, FixedLayout
 from torch.fx import Graph, GraphModule, Node
 
 from pytest_kernelllm.generate.inductor.device import Gpu
+from pytest_kernelllm.generate.inductor.forms.attention_kernel import ATTENTION, block_of
 from pytest_kernelllm.generate.inductor.forms.form import Form, Traced, Writer, aten
 from pytest_kernelllm.generate.inductor.variants import Variant
 
-_BLOCKS = ((128, 64, 8, 2), (64, 64, 4, 2), (64, 128, 4, 2), (128, 128, 8, 2))
+_BLOCKS = ((64, 64, 4, 3), (128, 64, 8, 3), (64, 128, 4, 2), (128, 128, 8, 2))
 """Queries and keys of a block, warps and pipeline stages, by a variant's ``rank``."""
 _LARGEST_HEAD = 256
-_LEAST_BLOCK = 16
-"""Rows and columns of the smallest block that tensor cores take."""
 _BY_POSITION = torch.ops.kernelllm.attention_by_position.default
 _AS_IT_IS = torch.ops.kernelllm.attention_as_it_is.default
 _TO = torch.ops.prims.convert_element_type.default
+_SAME_ELEMENTS = (
+    *(aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.clone.default),
+    *(aten.expand.default, aten.unsqueeze.default, aten.squeeze.dim, aten.squeeze.dims),
+)
 
 
 class Attention(Form):
-    """Attention in half precision that is not causal."""
+    """Attention in half precision that is not causal: PyTorch's function, or two products with a softmax between them.
+
+    Alone, without a search for launches: window attention with a bias (2,048 windows of 49, 4 heads of 32) takes 55 µs in place of
+    431; 32 × 197 tokens, 16 heads of 64, 43 in place of 138, with a mask of booleans 85 in place of 163; 16 × 512 tokens with such a
+    mask 70 in place of 144. Without a mask and at lengths that are multiples of 8 the library is faster.
+    """
 
     name = "attention"
 
@@ -41,224 +43,222 @@ class Attention(Form):
 
     def writes(self, graph: GraphModule, gpu: Gpu, variant: Variant) -> None:
         """Writes all of them as the operation that becomes a kernel."""
+        rows, columns, warps, stages = _BLOCKS[variant.rank]
         for call in list(_calls(graph.graph)):
-            given = call.query.meta["val"], call.key.meta["val"]
-            rows, columns, warps, stages = _BLOCKS[variant.rank]
-            rows = min(rows, max(_LEAST_BLOCK, _power(int(given[0].shape[2]))))
-            columns = min(columns, max(_LEAST_BLOCK, _power(int(given[1].shape[2]))))
+            *_, length, _ = call.query.meta["val"].shape
+            keys = call.value.meta["val"].shape[2]
+            rows = block_of(int(length), rows)
+            block = [rows, block_of(int(keys), columns), min(warps, max(4, rows // 16)), stages]
             with graph.graph.inserting_before(call.node):
                 write = Writer(graph.graph)
-                mask = None if call.mask is None else write(aten.expand.default, call.mask, _sizes(*given))
-                block = [rows, columns, min(warps, max(4, rows // 16)), stages]
-                result = write(_ATTENTION, call.query, call.key, call.value, mask, call.scale, block)
-                if call.node.target is _AS_IT_IS:  # in the order in which the libraries write it
+                masks = [_laid_out(write, mask, call) for mask in call.masks]
+                key = write(aten.permute.default, call.key, [0, 1, 3, 2]) if call.turned else call.key
+                result = write(ATTENTION, call.query, key, call.value, masks, call.scale, call.safe, block)
+                if call.node.target is not _BY_POSITION:
                     result = write(aten.permute.default, result, [0, 2, 1, 3])
             call.node.replace_all_uses_with(result)
         graph.graph.eliminate_dead_code()
         graph.recompile()
 
 
-class _Call(NamedTuple):
-    """A call of attention that becomes a kernel; ``mask`` is of booleans, or added to the scores."""
+@dataclass(frozen=True)
+class _Mask:
+    """What is added to scores, or tells which of them count."""
 
     node: Node
+    sizes: tuple[Any, ...]
+    """Of the scores to which it is added, from which it may lack leading dimensions."""
+
+
+@dataclass(frozen=True)
+class _Call:
+    """Attention that becomes a kernel."""
+
+    node: Node
+    """What it gives: (batch, heads, length, size)."""
     query: Node
     key: Node
     value: Node
-    mask: Node | None
+    masks: tuple[_Mask, ...]
     scale: float
+    safe: bool
+    """Whether what may look at no key gives 0, and not NaN."""
+    turned: bool = False
+    """Whether keys are (batch, heads, size, length)."""
+
+    @property
+    def inner(self) -> int:
+        """The inner batch: batches that follow each other have masks of their own, and those so many later the same."""
+        return next((int(mask.sizes[1]) for mask in self.masks if len(mask.sizes) == 5), 1)
+
+    @property
+    def has_kernel(self) -> bool:
+        """Whether sizes and dtypes are those of the kernel."""
+        query, key, value = (node.meta["val"] for node in (self.query, self.key, self.value))
+        given = (query, key, value, *(mask.node.meta["val"] for mask in self.masks))
+        if (
+            any(tensor.dtype not in (torch.bfloat16, torch.float16) for tensor in given[:3])
+            or query.dim() != 4
+        ):
+            return False
+        leads = {mask.sizes[1] for mask in self.masks if len(mask.sizes) == 5}
+        return (
+            all(isinstance(size, int) for tensor in given[:3] for size in tensor.shape[1:])
+            and query.shape[-1] == value.shape[-1] <= _LARGEST_HEAD
+            and query.shape[1] % key.shape[1] == 0
+            and all(len(mask.sizes) in (4, 5) for mask in self.masks)
+            and all(each.dtype is torch.bool or each.is_floating_point() for each in given[3:])
+            and len(leads) <= 1
+        )
+
+
+def _laid_out(write: Writer, mask: _Mask, call: _Call) -> Node:
+    """Returns a mask as (outer batch, inner batch, heads, queries, keys)."""
+    whole = write(aten.expand.default, mask.node, list(mask.sizes))
+    *lead, queries, keys = mask.sizes
+    if len(lead) == 3:
+        return whole
+    batch, heads = lead
+    return write(aten.view.default, whole, [batch // call.inner, call.inner, heads, queries, keys])
 
 
 def _calls(graph: Graph) -> Iterator[_Call]:
     for node in graph.nodes:
-        if node.target not in (_BY_POSITION, _AS_IT_IS):
-            continue
-        query, key, value, *rest = node.args
-        given = dict(zip(("attn_mask", "dropout_p", "is_causal"), rest, strict=False)) | node.kwargs
-        if given.get("is_causal") or given.get("dropout_p") or not _has_kernel(query, key, value):
-            continue
-        mask, scale = given.get("attn_mask"), given.get("scale")
-        scale = float(query.meta["val"].shape[-1]) ** -0.5 if scale is None else scale
-        yield _Call(node, query, key, value, None if mask is None else _as_given(mask), float(scale))
+        found = None
+        if node.target in (_BY_POSITION, _AS_IT_IS):
+            found = _called(node)
+        elif node.target is aten.bmm.default:
+            found = _written_out(node)
+        if found is not None and found.has_kernel:
+            yield found
 
 
-def _has_kernel(*given: Node) -> bool:
-    query, key, value = (node.meta["val"] for node in given)
-    sizes = (*query.shape[1:], *key.shape[1:], *value.shape[1:])
-    return (
-        query.dim() == 4
-        and query.dtype in (torch.bfloat16, torch.float16)
-        and all(isinstance(size, int) for size in sizes)
-        and query.shape[-1] == value.shape[-1] <= _LARGEST_HEAD
-        and query.shape[1] % key.shape[1] == 0
-    )
+# --------------------------------------------------------------------------- as PyTorch's function
+
+
+def _called(node: Node) -> _Call | None:
+    query, key, value, *rest = _arguments(node)
+    given = dict(zip(("attn_mask", "dropout_p", "is_causal"), rest, strict=False)) | node.kwargs
+    if given.get("is_causal") or given.get("dropout_p") or query.meta["val"].dim() != 4:
+        return None
+    mask, scale = given.get("attn_mask"), given.get("scale")
+    scale = float(query.meta["val"].shape[-1]) ** -0.5 if scale is None else scale
+    sizes = (*query.meta["val"].shape[:3], key.meta["val"].shape[2])
+    masks = () if mask is None else (_Mask(_as_given(mask), sizes),)
+    return _Call(node, query, key, value, masks, float(scale), safe=True)
 
 
 def _as_given(mask: Node) -> Node:
     """Returns the mask of booleans that an added one was made of, as ``library`` does it; another one is returned as it is."""
-    made = mask.args[0] if mask.target is _TO else mask
+    made = _arguments(mask)[0] if mask.target is _TO else mask
     if isinstance(made, Node) and made.target is aten.where.self:
-        given = made.args[0]
-        if isinstance(given, Node) and _value(made.args[1]) == 0.0 and _value(made.args[2]) == -torch.inf:
+        given, chosen, other = _arguments(made)
+        if isinstance(given, Node) and (_number(chosen), _number(other)) == (0.0, -math.inf):
             return given
     return mask
 
 
-def _value(node: Any) -> Any:
-    return node.args[1] if isinstance(node, Node) and node.target is aten.full.default else None
+def _number(value: Any) -> Any:
+    if isinstance(value, Node):
+        return _arguments(value)[1] if value.target is aten.full.default else None
+    return value if isinstance(value, int | float) else None
 
 
-def _power(size: int) -> int:
-    return 1 << (size - 1).bit_length()
+# --------------------------------------------------------------------------- written out
 
 
-def _sizes(query: torch.Tensor, key: torch.Tensor) -> list[Any]:
-    return [*query.shape[:3], key.shape[2]]
+def _written_out(last: Node) -> _Call | None:
+    """Attention whose second product this is."""
+    users = list(last.users)
+    if len(users) != 1 or users[0].target not in _SAME_ELEMENTS or users[0].meta["val"].dim() != 4:
+        return None
+    batch, heads, queries, size = users[0].meta["val"].shape
+    weights, values = _arguments(last)
+    scores = _scores_of(_unwrapped(weights))
+    found = scores and _masked(scores, 1.0, ())
+    if not found:
+        return None
+    first, scale, masks = found
+    keys = values.meta["val"].shape[1]
+    query, factor = _scaled(_shaped(_arguments(first)[0], (batch, heads, queries, size)))
+    key, other = _scaled(_shaped(_arguments(first)[1], (batch, heads, size, keys)))
+    value = _shaped(values, (batch, heads, keys, size))
+    if query is None or key is None or value is None:
+        return None
+    return _Call(users[0], query, key, value, masks, scale * factor * other, safe=False, turned=True)
 
 
-# --------------------------------------------------------------------------- the operation and its template
-
-
-_LIBRARY = torch.library.Library("kernelllm", "FRAGMENT")
-_LIBRARY.define(
-    "attention_kernel(Tensor query, Tensor key, Tensor value, Tensor? mask, float scale, int[] block) -> Tensor"
-)
-_ATTENTION = torch.ops.kernelllm.attention_kernel.default
-"""Queries are (batch, heads, length, size); the result is (batch, length, heads, size). The mask has all four sizes. ``block`` is
-queries and keys of a block, warps and stages."""
-
-
-def _fake(query: torch.Tensor, key: Any, value: Any, mask: Any, scale: float, block: Any) -> torch.Tensor:
-    batch, heads, length, size = query.shape
-    return query.new_empty((batch, length, heads, size))
-
-
-torch.library.register_fake("kernelllm::attention_kernel", _fake, lib=_LIBRARY)
-
-
-@lowering.register_lowering(_ATTENTION, type_promotion_kind=None)
-def _lower(query: Any, key: Any, value: Any, mask: Any, scale: float, block: Any) -> Any:
-    batch, heads, length, size = query.get_size()
-    keys = key.get_size()[2]
-    rows, columns, warps, stages = block
-    given = [query, key, value] if mask is None else [query, key, value, mask]
-    kind = "none" if mask is None else "chosen" if mask.get_dtype() is torch.bool else "added"
-    choice = _template(kind).generate(
-        tuple(map(ExternKernel.realize_input, given)),
-        FixedLayout(query.get_device(), query.get_dtype(), [batch, length, heads, size]),
-        num_stages=stages,
-        num_warps=warps,
-        BLOCK_M=rows,
-        BLOCK_N=columns,
-        BLOCK_D=max(_LEAST_BLOCK, _power(int(size))),
-        SCALE=scale,
-        SHARED=int(heads) // int(key.get_size()[1]),
-        EVEN_M=int(length) % rows == 0,
-        EVEN_N=int(keys) % columns == 0,
-        EVEN_D=max(_LEAST_BLOCK, _power(int(size))) == int(size),
-        ONE=int(keys) <= columns,
+def _scores_of(weights: Node) -> Node | None:
+    """What a softmax over the last dimension was computed of."""
+    if weights.target is not aten.div.Tensor:
+        return None
+    powers, total = _arguments(weights)
+    if (
+        powers.target is not aten.exp.default
+        or total.target is not aten.sum.dim_IntList
+        or _arguments(total)[0] is not powers
+    ):
+        return None
+    less = _arguments(powers)[0]
+    if less.target is not aten.sub.Tensor:
+        return None
+    scores, highest = _arguments(less)
+    along = (
+        isinstance(highest, Node) and highest.target is aten.amax.default and _arguments(highest)[0] is scores
     )
-    return choice.output_node()
+    dims = {_arguments(highest)[1][0], _arguments(total)[1][0]} if along else set()
+    return scores if dims <= {-1, scores.meta["val"].dim() - 1} and along else None
 
 
-@cache
-def _template(mask: str) -> select_algorithm.TritonTemplate:
-    """Returns the template for a kind of mask."""
-    names = '"Q", "K", "V"' + ("" if mask == "none" else ', "MASK"')
-    text = f"{{% set mask_kind = {mask!r} %}}" + _KERNEL.replace("NAMES", names)
-    return select_algorithm.TritonTemplate(f"attention_{mask}", _grid, text)
+def _masked(
+    node: Node, scale: float, masks: tuple[_Mask, ...]
+) -> tuple[Node, float, tuple[_Mask, ...]] | None:
+    """Goes from scores back to their product: returns it with what scores are multiplied with, and the masks added to them."""
+    if node.target is aten.bmm.default:
+        return node, scale, masks
+    if node.target is _TO or node.target in _SAME_ELEMENTS:
+        return _masked(_arguments(node)[0], scale, masks)
+    if node.target in (aten.mul.Tensor, aten.div.Tensor) and (number := _number(_arguments(node)[1])):
+        return _masked(
+            _arguments(node)[0], scale * number if node.target is aten.mul.Tensor else scale / number, masks
+        )
+    if node.target is aten.add.Tensor and scale == 1.0 and "alpha" not in node.kwargs:
+        sizes = tuple(node.meta["val"].shape)
+        for scores, mask in (_arguments(node), _arguments(node)[::-1]):
+            if (
+                isinstance(mask, Node)
+                and isinstance(scores, Node)
+                and tuple(scores.meta["val"].shape) == sizes
+            ):
+                found = _masked(scores, scale, (_Mask(mask, sizes), *masks))
+                if found:
+                    return found
+    return None
 
 
-@select_algorithm.SymbolicGridFn
-def _grid(
-    batch: int, length: int, heads: int, size: int, meta: Mapping[str, int], *, cdiv: Any
-) -> tuple[int, int, int]:
-    return cdiv(length, meta["BLOCK_M"]), batch * heads, 1
+def _unwrapped(node: Node) -> Node:
+    while node.target in _SAME_ELEMENTS or node.target is _TO:
+        node = _arguments(node)[0]
+    return node
 
 
-_KERNEL = """{% macro sum(name, terms) %}{% for axis, index in terms if stride(name, axis) != "0" %}{{" + " if not loop.first}}{{index}}{% if stride(name, axis) != "1" %} * {{stride(name, axis)}}{% endif %}{% else %}0{% endfor %}{% endmacro %}
-{% macro load(name, terms, mask) %}tl.load({{name}} + base_{{name.lower()}} + {{sum(name, terms)}}{% if mask %}, mask={{mask}}, other=0{% endif %}){% endmacro %}
-{% set in_rows = "" if EVEN_M else "in_m[:, None]" %}
-{% set in_keys = "" if EVEN_N else "in_n" %}
-{% macro both(one, other) %}{{one}}{{" & " if one and other}}{{other}}{% endmacro %}
-{{def_kernel(NAMES)}}
-    queries = {{size("Q", 2)}}
-    keys = {{size("K", 2)}}
-    idx_b = (tl.program_id(1) // {{size("Q", 1)}}).to(INDEX_DTYPE)
-    idx_h = tl.program_id(1) % {{size("Q", 1)}}
-    shared = idx_h{% if SHARED > 1 %} // SHARED{% endif %}
+def _shaped(node: Node, sizes: Sequence[Any]) -> Node | None:
+    """Returns the first node with these sizes among those whose elements an operand has, before it is copied."""
+    found = None
+    while True:
+        if tuple(node.meta["val"].shape) == tuple(sizes):
+            found = node
+        if node.target not in _SAME_ELEMENTS:
+            return found
+        node = _arguments(node)[0]
 
-    idx_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    idx_d = tl.arange(0, BLOCK_D)
-    {% if not EVEN_M %}
-    in_m = idx_m < queries
-    {% endif %}
-    {% if not EVEN_D %}
-    in_d = idx_d < {{size("Q", 3)}}
-    {% endif %}
-    {% set in_row = "" if EVEN_D else "in_d[None, :]" %}
-    {% set in_column = "" if EVEN_D else "in_d[:, None]" %}
-    base_q = {{sum("Q", [(0, "idx_b"), (1, "idx_h")])}}
-    base_k = {{sum("K", [(0, "idx_b"), (1, "shared")])}}
-    base_v = {{sum("V", [(0, "idx_b"), (1, "shared")])}}
-    {% if mask_kind != "none" %}
-    base_mask = {{sum("MASK", [(0, "idx_b"), (1, "idx_h")])}}
-    {% endif %}
-    q = {{load("Q", [(2, "idx_m[:, None]"), (3, "idx_d[None, :]")], both(in_rows, in_row))}}
-    {% if not ONE %}
-    highest = tl.full((BLOCK_M,), float("-inf"), tl.float32)
-    total = tl.zeros((BLOCK_M,), tl.float32)
-    acc = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
-    for start in range(0, keys, BLOCK_N):
-        idx_n = start + tl.arange(0, BLOCK_N)
-    {%- else %}
-    if True:
-        idx_n = tl.arange(0, BLOCK_N)
-    {%- endif %}
 
-        {% if not EVEN_N %}
-        in_n = idx_n < keys
-        {% endif %}
-        k = {{load("K", [(2, "idx_n[None, :]"), (3, "idx_d[:, None]")], both("" if EVEN_N else "in_n[None, :]", in_column))}}
-        scores = tl.dot(q, k) * SCALE
-        {% if mask_kind != "none" %}
-        given = {{load("MASK", [(2, "idx_m[:, None]"), (3, "idx_n[None, :]")], both(in_rows, "" if EVEN_N else "in_n[None, :]"))}}
-        {% endif %}
-        {% if mask_kind == "chosen" %}
-        scores += tl.where(given, 0.0, float("-inf"))
-        {% elif mask_kind == "added" %}
-        scores += given
-        {% endif %}
-        {% if not EVEN_N %}
-        scores = tl.where(in_n[None, :], scores, float("-inf"))
-        {% endif %}
-        {% if ONE %}
-        top = tl.max(scores, 1)
-        {% else %}
-        top = tl.maximum(highest, tl.max(scores, 1))
-        {% endif %}
-        {% if mask_kind == "none" %}
-        finite = top
-        {% else %}
-        finite = tl.where(top == float("-inf"), 0.0, top)
-        {% endif %}
-        weights = tl.exp(scores - finite[:, None])
-        v = {{load("V", [(2, "idx_n[:, None]"), (3, "idx_d[None, :]")], both("" if EVEN_N else "in_n[:, None]", in_row))}}
-        {% if ONE %}
-        total = tl.sum(weights, 1)
-        acc = tl.dot(weights.to(v.dtype), v)
-        {% else %}
-        shrunk = tl.exp(highest - finite)
-        total = total * shrunk + tl.sum(weights, 1)
-        acc = tl.dot(weights.to(v.dtype), v, acc * shrunk[:, None])
-        highest = top
-        {% endif %}
-    {% if mask_kind != "none" %}
-    total = tl.where(total == 0.0, 1.0, total)
-    {% endif %}
-    acc = acc / total[:, None]
-    idx_m = idx_m[:, None]
-    idx_d = idx_d[None, :]
-    mask = {{both("" if EVEN_M else "(idx_m < queries)", "" if EVEN_D else "(idx_d < %s)" % size("Q", 3)) or "None"}}
-    {{store_output(("idx_b", "idx_m", "idx_h", "idx_d"), "acc", "mask", val_shape=("BLOCK_M", "BLOCK_D"))}}
-"""
+def _scaled(node: Node | None) -> tuple[Node | None, float]:
+    """Returns an operand without the number that it was multiplied with, and that."""
+    if node is not None and node.target is aten.mul.Tensor and (number := _number(_arguments(node)[1])):
+        return _arguments(node)[0], number
+    return node, 1.0
+
+
+def _arguments(node: Node) -> tuple[Any, ...]:
+    return cast(tuple[Any, ...], node.args)
