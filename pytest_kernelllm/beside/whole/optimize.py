@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -95,8 +96,14 @@ def optimize(given: Subject | Factory, request: Request) -> Optimized:
             file = request.regions or regions_file(Store(request.root, settings.store).path, name, able)
             begun = _begun(session, able, name, file, request)
             on_gpu = _is_on_gpu(subject.model)
-            base = baseline(stage, request.progress) if on_gpu else None  # while regions are judged
-            regions = _judged(session, begun, able, request)
+            with ThreadPoolExecutor(1) as waiting:
+                judging = waiting.submit(_judged, session, begun, able, request)
+                try:
+                    base = baseline(stage, request.progress) if on_gpu else None
+                    regions = judging.result()
+                except BaseException:
+                    session.interrupt()  # or else the thread goes on
+                    raise
         accepted = [each for each in regions if each.accepted]
         stage.modules.update({each.found.text.key: _module(each, file, request.root) for each in accepted})
         kernels = {each.found.text.key: each.found.text.name for each in accepted}
