@@ -2,8 +2,9 @@
 
 Each answer goes through ``evaluate_single_sample`` of KernelBench's ``scripts/eval_from_generations.py`` twice; the second time
 ``eval_kernel_against_ref`` is this judge's, which is one assignment. What either says is set beside errors against float64, which
-neither computes: at inputs as the problem draws them, and at normal ones. Inputs are drawn on the GPU. An answer is right by float64
-if its errors are at most 16 times those that PyTorch makes in float32. Needs a checkout of KernelBench and a GPU, and takes several.
+neither computes: at inputs as the problem draws them, at normal ones, these shifted by 64, these times 100, and these with a NaN.
+Inputs are drawn on the GPU. An answer is right by float64 if its errors are at most 16 times those that PyTorch makes in float32, and
+NaN is where PyTorch's is. Needs a checkout of KernelBench and a GPU, and takes several.
 
     python -m benchmarks dropin --kernelbench CHECKOUT --answers FOLDER [--answers FOLDER] [--count 20] [--limit 230]
 
@@ -46,6 +47,9 @@ RIGHT = 16.0
 
 FORM = ("render", "static check")
 """Stages at which an answer is stopped for its form, before anything of it runs or is compiled."""
+
+DRAWS = ("given", "normal", "shifted", "wide", "with a NaN")
+"""What answers are compared at with float64."""
 
 _NUMBERED = re.compile(r"level_?(\d)_problem_?(\d+)")
 
@@ -163,10 +167,11 @@ def _verdict(found: dict[str, Any]) -> str:
 
 
 def _right(truth: dict[str, Any]) -> bool | None:
-    errors = [truth[draw] for draw in ("given", "normal") if draw in truth]
+    errors = [truth[draw] for draw in DRAWS if draw in truth]
     if not errors:
         return None
-    return all(new <= RIGHT * max(own, 2.0**-23) for new, own in errors)
+    # Where PyTorch itself is off by more than all, as with sums that overflow, the draw says nothing.
+    return all(new <= RIGHT * max(own, 2.0**-23) for new, own in errors if own < 1.0)
 
 
 def _side(theirs: dict[str, Any], ours: dict[str, Any], truth: dict[str, Any]) -> str:
@@ -188,9 +193,7 @@ def _counts(theirs: dict[str, Any], ours: dict[str, Any], truth: dict[str, Any])
 
 def _row(answer: Answer, theirs: dict[str, Any], ours: dict[str, Any], truth: dict[str, Any]) -> Row:
     errors = [
-        f"{draw} {truth[draw][0]:.1e} (PyTorch {truth[draw][1]:.1e})"
-        for draw in ("given", "normal")
-        if draw in truth
+        f"{draw} {truth[draw][0]:.1e} (PyTorch {truth[draw][1]:.1e})" for draw in DRAWS if draw in truth
     ]
     words = [
         f"KernelBench {_verdict(theirs)}, this judge {_verdict(ours)}",
@@ -309,22 +312,41 @@ def _errors(asked: dict[str, Any]) -> dict[str, Any]:
             set_seed(42)
             models.append(cls(*given).eval())
         found: dict[str, Any] = {}
-        for draw in ("given", "normal"):
+        for draw in DRAWS:
             set_seed(43)
-            inputs = problem["get_inputs"]()
-            if draw == "normal":
-                inputs = [
-                    torch.randn_like(x) if torch.is_tensor(x) and x.is_floating_point() else x for x in inputs
-                ]
+            inputs = [_drawn(x, draw) for x in problem["get_inputs"]()]
             with torch.no_grad():
                 new, own = (model(*_copied(inputs, torch.float32)) for model in reversed(models))
                 exact = models[0].double()(*_copied(inputs, torch.float64))
                 models[0].float()
-                largest = exact.abs().max()
-                found[draw] = [float((each - exact).abs_().max() / largest) for each in (new, own)]
+                found[draw] = [_error(each, exact) for each in (new, own)]
         return found
     except Exception as error:  # the answer's own
         return {"why": f"{type(error).__name__}: {error}"[:160]}
+
+
+def _drawn(value: Any, draw: str) -> Any:
+    import torch
+
+    if draw == "given" or not (torch.is_tensor(value) and value.is_floating_point()):
+        return value
+    drawn = torch.randn_like(value)
+    if draw == "shifted":
+        drawn += 64
+    elif draw == "wide":
+        drawn *= 100
+    elif draw == "with a NaN":
+        drawn.view(-1)[drawn.numel() // 2] = float("nan")
+    return drawn
+
+
+def _error(output: Any, exact: Any) -> float:
+    """The largest error of an output, as a share of the largest exact value; infinite where NaN is not where it should be."""
+    if bool((output.isnan() != exact.isnan()).any()):
+        return float("inf")
+    known = exact.isfinite()
+    largest = exact.where(known, 0.0).abs().max()
+    return float((output - exact).where(known, 0.0).abs_().max() / largest)
 
 
 def _copied(inputs: list[Any], dtype: Any) -> list[Any]:

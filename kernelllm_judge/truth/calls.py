@@ -81,7 +81,9 @@ class WithoutShortcuts(DispatchMode):
             query, key, value, dropout, causal = (*args, 0.0, False)[:5]
             options = kwargs or {}
             return torch.ops.aten._scaled_dot_product_attention_math.default(
-                *(query, key, value, options.get("attn_mask"), dropout, causal), scale=options.get("scale")
+                *(query, key, value, options.get("attn_mask"), dropout, causal),
+                scale=options.get("scale"),
+                enable_gqa=query.shape[1] != key.shape[1],
             )
         return func(*args, **(kwargs or {}))
 

@@ -264,3 +264,70 @@ def test_the_backend_counts_what_it_placed():
         expected = model(x)
         torch.testing.assert_close(torch.compile(model, backend=backend, dynamic=False)(x), expected)
     assert sorted(backend.placed.values()) == [1, 1, 2, 3]
+
+
+class Windows(nn.Module):
+    """Attention of windows, with what is around it; `attend` says how."""
+
+    def __init__(self, attend):
+        super().__init__()
+        self.attend = attend
+        self.norm = nn.LayerNorm(32)
+        self.qkv, self.out = nn.Linear(32, 96), nn.Linear(32, 32)
+        self.bias = nn.Parameter(torch.randn(2, 9, 9))
+
+    def forward(self, x):
+        q, k, v = self.qkv(self.norm(x)).reshape(-1, 9, 3, 2, 16).permute(2, 0, 3, 1, 4).unbind(0)
+        mixed = self.attend(q, k, v, self.bias)
+        return x + self.out(mixed.transpose(1, 2).reshape(x.shape))
+
+
+def called(q, k, v, bias):
+    return functional.scaled_dot_product_attention(q, k, v, attn_mask=bias[None]).contiguous()
+
+
+def written_out(q, k, v, bias):
+    scores = (q * 0.25) @ k.transpose(-2, -1) + bias[None]
+    return functional.softmax(scores, -1) @ v
+
+
+@pytest.mark.parametrize("attend", [called, written_out])
+def test_attention_is_one_region_from_its_operands_to_its_laid_out_result(attend):
+    torch.manual_seed(0)
+    model, x = Windows(attend).eval(), torch.randn(4, 9, 32)
+    texts = captured(model, x)
+    (attention,) = (text for text in texts if "softmax" in text.forward or "dot_product" in text.forward)
+    assert [layout.shape for layout in attention.inputs] == [(4, 9, 96), (2, 9, 9)]
+    assert [layout.shape for layout in attention.outputs] == [(4, 9, 32)]
+    assert sorted(placed(model, x)) == sorted(text.key for text in texts)
+
+
+def causal(q, k, v, bias):
+    return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def read_twice(q, k, v, bias):
+    scores = q @ k.transpose(-2, -1)
+    return functional.softmax(scores + bias[None], -1) @ v + scores.mean()
+
+
+def on_the_right(q, k, v, bias):
+    return (v.transpose(-2, -1) @ functional.softmax(q @ k.transpose(-2, -1), -1)).transpose(-2, -1)
+
+
+@pytest.mark.parametrize("attend", [causal, read_twice, on_the_right])
+def test_what_is_not_only_attention_is_cut_as_everything_else(attend):
+    torch.manual_seed(0)
+    model, x = Windows(attend).eval(), torch.randn(4, 9, 32)
+    assert not any(text.forward.count("@") or "dot_product" in text.forward for text in captured(model, x))
+    placed(model, x)
+
+
+def test_what_a_library_returns_is_laid_out_in_the_text():
+    def call(q, k, v):
+        return functional.scaled_dot_product_attention(q, k, v).sin() + 1
+
+    heads = [torch.randn(2, 9, 3, 16).transpose(1, 2) for _ in range(3)]
+    attention = next(text for text in captured(call, *heads) if "dot_product" in text.forward)
+    assert attention.forward.endswith(".permute(0, 2, 1, 3).contiguous().permute(0, 2, 1, 3)")
+    placed(call, *heads)

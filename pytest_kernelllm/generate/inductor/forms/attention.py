@@ -19,7 +19,6 @@ _BLOCKS = ((64, 64, 4, 3), (128, 64, 8, 3), (64, 128, 4, 2), (128, 128, 8, 2))
 """Queries and keys of a block, warps and pipeline stages, by a variant's ``rank``."""
 _LARGEST_HEAD = 256
 _BY_POSITION = torch.ops.kernelllm.attention_by_position.default
-_AS_IT_IS = torch.ops.kernelllm.attention_as_it_is.default
 _TO = torch.ops.prims.convert_element_type.default
 _SAME_ELEMENTS = (
     *(aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.clone.default),
@@ -125,7 +124,7 @@ def _laid_out(write: Writer, mask: _Mask, call: _Call) -> Node:
 def _calls(graph: Graph) -> Iterator[_Call]:
     for node in graph.nodes:
         found = None
-        if node.target in (_BY_POSITION, _AS_IT_IS):
+        if node.target is _BY_POSITION:  # where it is returned as it is, each library has another order
             found = _called(node)
         elif node.target is aten.bmm.default:
             found = _written_out(node)
