@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -96,7 +97,7 @@ def _sort_of(node: Node, inputs: list[Node]) -> tuple[Sort, int | None, tuple[in
     if mode is None or (node.op == "call_method" and str(node.target).endswith("_")):
         return "kept", None, tuple(range(len(inputs)))
     try:
-        with torch.no_grad(), mode, watch:
+        with torch.no_grad(), _as_judged(), mode, watch:
             args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
             target: Any = node.target
             function = getattr(torch.Tensor, target) if node.op == "call_method" else target
@@ -107,14 +108,36 @@ def _sort_of(node: Node, inputs: list[Node]) -> tuple[Sort, int | None, tuple[in
     except Exception:  # what runs on data only is none of ours
         return "kept", None, tuple(range(len(inputs)))
     tensors = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-    if watch.written or watch.stays or not tensors:
+    if watch.written or watch.stays or not tensors or not _alike(result, value_of(node)):
         return "kept", None, watch.written
+    if len({leaf.device for leaf in tree_leaves((given, result)) if isinstance(leaf, torch.Tensor)}) > 1:
+        return kept
     sources = {watch.source(tensor) for tensor in tensors}
     if None not in sources:
         return ("view", min(s for s in sources if s is not None), ()) if len(sources) == 1 else kept
     if sources != {None} or (not isinstance(result, torch.Tensor) and not _unpacked(node)):
         return kept
     return "fusable", None, ()
+
+
+@contextmanager
+def _as_judged() -> Iterator[None]:
+    """A context in which torch computes as where regions are judged: without autocast, and new tensors are float32."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        with torch._C._DisableAutocast():
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _alike(found: Any, noted: Any) -> bool:
+    """Whether a call gave what it gives in the model, where torch may be set to compute otherwise."""
+    pairs = zip(tree_leaves(found), tree_leaves(noted), strict=False)
+    return all(
+        a.dtype == b.dtype for a, b in pairs if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)
+    )
 
 
 def _unpacked(node: Node) -> bool:

@@ -3,10 +3,14 @@
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import Graph, GraphModule
+from torch.fx.node import map_arg
 from torch.nn import functional
 
 from kernelllm_runtime.regions.backend import Backend, compiled, place
 from kernelllm_runtime.regions.cut import cut
+from kernelllm_runtime.regions.kinds import value_of
 from kernelllm_runtime.regions.text import Layout, layout_of, written
 
 
@@ -264,3 +268,64 @@ def test_the_backend_counts_what_it_placed():
         expected = model(x)
         torch.testing.assert_close(torch.compile(model, backend=backend, dynamic=False)(x), expected)
     assert sorted(backend.placed.values()) == [1, 1, 2, 3]
+
+
+def test_a_region_that_reads_more_tensors_than_an_operation_takes_stays():
+    def call(x, *weights):
+        return torch.cat([functional.linear(x, weight) for weight in weights], -1).relu() + 1
+
+    x = torch.randn(2, 4)
+    most = [torch.randn(3, 4) for _ in range(64)]
+    assert len(placed(call, x, *most)) == 1
+    assert placed(call, x, *most, most[0]) == []
+
+
+def test_what_computes_otherwise_where_regions_are_judged_stays():
+    def call(x, weight):
+        sums = functional.linear(x, weight)
+        return sums.cos().prod(-1), (sums > 0) / 3
+
+    seen = []
+
+    def backend(module, inputs):
+        seen.append("".join(written(region).forward for region in cut(module).regions))
+        return module.forward
+
+    def text_of(dtype, autocast=False):
+        torch._dynamo.reset()
+        args = torch.randn(4, 5, dtype=dtype), torch.randn(3, 5, dtype=dtype)
+        with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+            torch.compile(call, backend=backend, dynamic=False)(*args)
+        return seen.pop()
+
+    assert all(part in text_of(torch.float32) for part in ("cos", "prod", "/ 3"))
+    assert "/ 3" in text_of(torch.float32, autocast=True)
+    assert "prod" not in text_of(torch.float32, autocast=True), "it gives float32 there, of bfloat16"
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        assert "prod" in text_of(torch.bfloat16) and "/ 3" not in text_of(torch.bfloat16)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_what_joins_devices_stays():
+    graph, mode = Graph(), FakeTensorMode()
+
+    def given(name, *shape, device):
+        made = graph.placeholder(name)
+        with mode:
+            made.meta["example_value"] = torch.empty(shape, device=device)
+        return made
+
+    def add(target, *args):
+        made = graph.call_function(target, args)
+        with mode:
+            made.meta["example_value"] = target(*map_arg(args, value_of))
+        return made
+
+    moved = add(torch.sin, given("x", 4, 5, device="cuda"))
+    factor = add(torch.sin, given("factor", device="cpu"))
+    graph.output((add(torch.sin, add(torch.mul, moved, factor)),))
+    regions = cut(GraphModule(nn.Module(), graph)).regions
+    assert len(regions) == 3
+    assert all(len({value_of(node).device for node in (*r.inputs, *r.nodes)}) == 1 for r in regions)
