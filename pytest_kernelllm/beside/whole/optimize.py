@@ -83,7 +83,7 @@ def optimize(given: Subject | Factory, request: Request) -> Optimized:
     settings = replace(request.settings, search=search)
     with open_session(request.root, settings, progress=request.progress, writers=True) as session:
         session.warm()  # while the model is built and captured
-        subject = _bare(given if isinstance(given, Subject) else _built(given, request))
+        subject = bare(given if isinstance(given, Subject) else _built(given, request))
         request.progress("capturing the model's graph")
         stage = Stage(subject, {})
         with explained(), stage.opened():
@@ -104,11 +104,11 @@ def optimize(given: Subject | Factory, request: Request) -> Optimized:
             begun + request.budget, request.freeze, request.max_autotune, request.progress, captured.calls
         )
         whole = decided(stage, kernels, terms) if on_gpu else without_gpu(stage, kernels, terms)
-    unused = {key: why for key in whole.way.regions if (why := _unused(stage.modules[key]))}
+    idle = {key: why for key in whole.way.regions if (why := unused(stage.modules[key]))}
     answer = Answer(
         model=name,
         environment=environment_of(subject.model) or find_environment("cpu"),
-        regions=tuple(_region(each, whole, unused) for each in judged),
+        regions=tuple(_region(each, whole, idle) for each in judged),
         choices=tuple(map(_choice, whole.tried)),
         ways=whole.ways,
         options=dict(whole.way.options),
@@ -129,7 +129,7 @@ def _built(factory: Factory, request: Request) -> Subject:
     return build(factory, "cuda").to("cuda") if on_gpu else build(factory, None)
 
 
-def _bare(subject: Subject) -> Subject:
+def bare(subject: Subject) -> Subject:
     """Returns a model without the wrapper that ``torch.compile`` put around it."""
     if isinstance(subject.model, torch.jit.ScriptModule):
         raise RankError(
@@ -171,7 +171,7 @@ def _module(judged: Judged, file: Path, root: Path) -> nn.Module:
     return made().eval()
 
 
-def _unused(module: nn.Module) -> str:
+def unused(module: nn.Module) -> str:
     """Returns why a module ran its original in all of the example's calls; empty if it ran its kernel."""
     dispatcher = getattr(type(module).forward, DISPATCHER)
     forms = [form for known in dispatcher.known.values() for each in known.forms.values() for form in each]
@@ -190,12 +190,12 @@ def _limit(subject: Subject, request: Request) -> float | None:
     return costs(run.trace, run.roofline).whole.fused / 1e3
 
 
-def _region(judged: Judged, chosen: Decision, unused: Mapping[str, str]) -> RegionAnswer:
+def _region(judged: Judged, chosen: Decision, idle: Mapping[str, str]) -> RegionAnswer:
     text = judged.found.text
     verdict = judged.outcome.verdict if judged.outcome else None
     timing = verdict.timing[0] if verdict and verdict.timing else None
-    kept = text.key in chosen.way.regions and text.key not in unused
-    reason = judged.reason or unused.get(text.key, "")
+    kept = text.key in chosen.way.regions and text.key not in idle
+    reason = judged.reason or idle.get(text.key, "")
     if not kept and not reason:
         about = [t.reason for t in chosen.tried if text.key in t.choice.regions and t.reason]
         reason = about[-1] if about else "there is no GPU to run its kernel"

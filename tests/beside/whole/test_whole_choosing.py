@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from kernelllm_judge.core.records import Ratio
+from kernelllm_judge.target.calls import Call
 from pytest_kernelllm.beside.optimize.turns import confident, in_turns, middle_half
 from pytest_kernelllm.beside.ranking.errors import RankError
 from pytest_kernelllm.beside.ranking.factory import Subject
@@ -17,6 +18,7 @@ from pytest_kernelllm.beside.whole.capture import capture
 from pytest_kernelllm.beside.whole.choices import COMPILER, CUDA_GRAPHS, FREEZING, Choice, choices
 from pytest_kernelllm.beside.whole.errors import Reference, floating, reference
 from pytest_kernelllm.beside.whole.final import Compared, compared
+from pytest_kernelllm.beside.whole.optimize import bare
 from pytest_kernelllm.beside.whole.select import Selection, Tried
 from pytest_kernelllm.beside.whole.stage import Stage, Way
 
@@ -313,3 +315,16 @@ def test_where_torch_compile_breaks_off_is_told():
     assert "breaks the model into 2 graphs, and regions end there: Data-dependent branching." in notes[0]
     assert notes[1] == ""
     assert "captures nothing of the model, so it has no regions: Attempted to wrap RNN" in notes[2]
+
+
+def test_a_model_that_is_compiled_already_is_taken_out_of_its_wrapper():
+    torch._dynamo.reset()
+    model, x = nn.Linear(3, 3), torch.randn(2, 3)
+    wrapped = torch.compile(model)
+    assert bare(Subject(wrapped, Call((x,), {}))).model is model
+    with pytest.raises(RankError, match="return the module that was given to it"):
+        bare(Subject(wrapped, lambda: wrapped(x)))
+    with pytest.raises(RankError, match="TorchScript"):
+        bare(Subject(torch.jit.script(model), Call((x,), {})))
+    plain = Subject(model, lambda: model(x))
+    assert bare(plain) is plain
