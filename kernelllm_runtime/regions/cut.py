@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch.fx import GraphModule, Node
 
-from kernelllm_runtime.regions.kinds import Kind, is_batched, kinds_of, value_of
+from kernelllm_runtime.regions.in_place import out_of_place
+from kernelllm_runtime.regions.kinds import Kind, is_batched, kinds_of, memory_of, value_of
 
 LAST = 1 << 30
 """The level of a graph's output."""
@@ -44,7 +45,11 @@ class Cut:
 
 
 def cut(module: GraphModule) -> Cut:
-    """Cuts a graph whose nodes carry Dynamo's tensors without data; without regions where it changes how torch works."""
+    """Cuts a graph whose nodes carry Dynamo's tensors without data; without regions where it changes how torch works.
+
+    Where the graph changes a tensor of its own in place, it is rewritten to make a new one.
+    """
+    out_of_place(module)
     kinds = kinds_of(module)
     if any(_changes_torch(node) for node in module.graph.nodes):
         return Cut((), {})
@@ -53,8 +58,8 @@ def cut(module: GraphModule) -> Cut:
         base = kinds[node].base
         bases[node] = node if base is None else bases[base]
     changed = {bases[each] for kind in kinds.values() for each in kind.writes}
-    memory = {_memory(each) for each in changed} - {None}  # several arguments may share it
-    changed |= {node for node in bases.values() if _memory(node) in memory}
+    memory = {memory_of(value_of(each)) for each in changed} - {None}  # several arguments may share it
+    changed |= {node for node in bases.values() if memory_of(value_of(node)) in memory}
     fusable = {
         node
         for node, kind in kinds.items()
@@ -65,14 +70,6 @@ def cut(module: GraphModule) -> Cut:
     groups = _groups(module, bases, fusable, levels)
     regions = tuple(filter(None, (_region(group, bases, kinds, levels) for group in groups)))
     return Cut(regions, levels, frozenset(node for node, base in bases.items() if base is not node))
-
-
-def _memory(node: Node) -> int | None:
-    """What is equal for nodes whose tensors share memory; None for others than plain tensors."""
-    value = value_of(node)
-    if not isinstance(value, torch.Tensor) or is_batched(value) or value.layout is not torch.strided:
-        return None
-    return int(value.untyped_storage()._cdata)
 
 
 def _changes_torch(node: Node) -> bool:

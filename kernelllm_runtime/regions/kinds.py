@@ -150,6 +150,13 @@ def is_batched(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(value)
 
 
+def memory_of(value: Any) -> int | None:
+    """What is equal for tensors that share memory; None for others than plain tensors."""
+    if not isinstance(value, torch.Tensor) or is_batched(value) or value.layout is not torch.strided:
+        return None
+    return int(value.untyped_storage()._cdata)
+
+
 def _plain(values: Any) -> bool:
     """Whether all tensors are strided, of fixed sizes and real."""
     for leaf in tree_leaves(values):

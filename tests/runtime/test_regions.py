@@ -127,6 +127,35 @@ def added_in_place(x, weight):
     return functional.linear(after, weight.t()), sums
 
 
+def activated_in_place(x, weight):
+    sums = functional.linear(x, weight).sin()
+    left, right = functional.silu(sums, inplace=True) + 1, functional.leaky_relu(sums, 0.2, True)
+    right.mul_(2).clamp_(max=1.5)
+    torch.exp_(right)
+    return functional.linear(left * sums, weight.t()), right.flatten(), sums
+
+
+def read_through_an_earlier_view(x, weight):
+    sums = functional.linear(x, weight).sin()
+    row = sums[0]
+    sums += 1
+    sums.cos_()
+    return functional.linear(sums, weight.t()) * 2, row
+
+
+def written_through_a_view(x, weight):
+    sums = functional.linear(x, weight)
+    sums[:, :2].add_(1)
+    sums[0].sin_()
+    return functional.linear(sums, weight.t())
+
+
+def changed_in_another_dtype(x, weight):
+    half = functional.linear(x, weight).half()
+    half += weight.sum(1)
+    return half @ half.t()
+
+
 def drawn_and_sorted(x, weight):
     top, where = (functional.linear(x, weight) * 3).topk(2)
     return torch.softmax(top, -1).exp(), where + 1, functional.embedding(where, weight) * 2
@@ -147,7 +176,11 @@ def two_states(x, weight):
     [
         (turned_around, ((2, 3, 16), (16, 16)), 1),
         (changed_in_place, ((2, 5), (3, 5)), 1),
-        (added_in_place, ((2, 5), (3, 5)), 0),
+        (added_in_place, ((2, 5), (3, 5)), 1),
+        (activated_in_place, ((2, 5), (3, 5)), 1),
+        (read_through_an_earlier_view, ((2, 5), (3, 5)), 0),
+        (written_through_a_view, ((2, 5), (3, 5)), 0),
+        (changed_in_another_dtype, ((2, 5), (3, 5)), 0),
         (drawn_and_sorted, ((4, 5), (3, 5)), 3),
         (with_odd_strides, ((2, 5), (3, 5)), 1),
     ],
