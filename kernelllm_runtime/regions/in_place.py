@@ -32,37 +32,33 @@ def out_of_place(module: GraphModule) -> None:
     Arguments and weights change as before, and so does what is read through a view that was taken earlier.
     """
     order = {node: number for number, node in enumerate(module.graph.nodes)}
-    sharing: defaultdict[int, list[Node]] = defaultdict(list)
-    for node in order:
-        for memory in {memory_of(leaf) for leaf in tree_leaves(value_of(node))} - {None}:
-            sharing[memory].append(node)
-    names: defaultdict[Node, list[Node]] = defaultdict(list)  # of one tensor, by the node that made it
-    maker = {group[0]: group[0] for group in sharing.values() if group[0].op.startswith("call_")}
     memories = {node: memory_of(value_of(node)) for node in order}
+    sharing: defaultdict[int | None, list[Node]] = defaultdict(list)
+    for node in order:
+        for memory in {memory_of(leaf) for leaf in tree_leaves(value_of(node))}:
+            sharing[memory].append(node)
+    made = (group[0] for memory, group in sharing.items() if memory is not None)
+    names = {node: [node] for node in made if node.op.startswith("call_")}  # of one tensor, the maker's first
     for node in order:
         call = _apart(node)
-        first = node.args[0] if call else None
-        made = maker.get(first) if isinstance(first, Node) else None
-        if call is None or made is None or memories[node] is None or memories[node] != memories[made]:
+        same = names.get(node.args[0]) if call and isinstance(node.args[0], Node) else None
+        if call is None or same is None or memories[node] != memories[same[0]]:
             continue
-        maker[node] = made
-        same = [made, *names[made]]
-        names[made].append(node)
-        views = (each for each in sharing[memories[made]] if each not in same and order[each] < order[node])
-        if any(order[user] > order[node] for view in views for user in view.users):
-            continue
-        value = _new_value(node, call)
-        if value is None:
-            continue
-        node.target, node.args, node.kwargs, node.meta["example_value"] = (
-            call.target,
-            call.args,
-            call.kwargs,
-            value,
-        )
-        for each in same:
-            each.replace_all_uses_with(node, delete_user_cb=lambda user, node=node: order[user] > order[node])
+        views = [each for each in sharing[memories[node]] if order[each] < order[node] and each not in same]
+        value = None if _read_after(node, views, order) else _new_value(node, call)
+        if value is not None:
+            node.target, node.args, node.kwargs = call.target, call.args, call.kwargs
+            node.meta["example_value"] = value
+            for each in same:
+                for user in [user for user in each.users if order[user] > order[node]]:
+                    user.replace_input_with(each, node)
+        same.append(node)
+        names[node] = same
     module.recompile()
+
+
+def _read_after(node: Node, views: list[Node], order: dict[Node, int]) -> bool:
+    return any(order[user] > order[node] for view in views for user in view.users)
 
 
 def _apart(node: Node) -> _Call | None:
