@@ -207,8 +207,13 @@ class _Watch(TorchDispatchMode):
             or name.strip("_") in _STAY_WHOLE
             or any(tag in func.tags for tag in _HEAVY_TAGS)
         )
-        for argument, value in zip(func._schema.arguments, args, strict=False):
-            if argument.alias_info is not None and argument.alias_info.is_write:
+        named = list(zip(func._schema.arguments, args, strict=False))
+        # Statistics of a batch are written, which their schema does not say.
+        trains = any(argument.name in ("train", "training") and value for argument, value in named)
+        for argument, value in named:
+            if (argument.alias_info is not None and argument.alias_info.is_write) or (
+                trains and argument.name.startswith("running_")
+            ):
                 for leaf in tree_leaves(value):
                     if isinstance(leaf, torch.Tensor) and (source := self.source(leaf)) is not None:
                         self._written.add(source)

@@ -362,3 +362,11 @@ def test_what_joins_devices_stays():
     regions = cut(GraphModule(nn.Module(), graph)).regions
     assert len(regions) == 3
     assert all(len({value_of(node).device for node in (*r.inputs, *r.nodes)}) == 1 for r in regions)
+
+
+def test_statistics_of_a_batch_are_written_in_the_graph():
+    model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU())
+    x = torch.randn(4, 8)
+    assert any("batch_norm" in text.forward for text in captured(model.eval(), x))
+    texts = captured(model.train(), x)
+    assert texts and not any("batch_norm" in text.forward for text in texts)

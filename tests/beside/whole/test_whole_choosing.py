@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils._pytree import tree_leaves
 
 from kernelllm_judge.core.records import Ratio
+from kernelllm_judge.core.syntax import snake_case
 from kernelllm_judge.target.calls import Call
 from pytest_kernelllm.beside.optimize.turns import confident, in_turns, middle_half
 from pytest_kernelllm.beside.ranking.errors import RankError
@@ -19,6 +21,7 @@ from pytest_kernelllm.beside.whole.choices import COMPILER, CUDA_GRAPHS, FREEZIN
 from pytest_kernelllm.beside.whole.errors import Reference, floating, reference
 from pytest_kernelllm.beside.whole.final import Compared, compared
 from pytest_kernelllm.beside.whole.optimize import bare
+from pytest_kernelllm.beside.whole.regions_file import regions_source
 from pytest_kernelllm.beside.whole.select import Selection, Tried
 from pytest_kernelllm.beside.whole.stage import Stage, Way
 
@@ -312,7 +315,7 @@ def test_where_torch_compile_breaks_off_is_told():
         stage = Stage(Subject(model, lambda model=model, x=x: model(x)), {})
         with stage.opened():
             notes.append(capture(lambda backend, stage=stage: stage.run(stage.by(backend))).note)
-    assert "breaks the model into 2 graphs, and regions end there: Data-dependent branching." in notes[0]
+    assert "breaks the model's graph off, and regions end there: Data-dependent branching." in notes[0]
     assert notes[1] == ""
     assert "captures nothing of the model, so it has no regions: Attempted to wrap RNN" in notes[2]
 
@@ -328,3 +331,30 @@ def test_a_model_that_is_compiled_already_is_taken_out_of_its_wrapper():
         bare(Subject(torch.jit.script(model), Call((x,), {})))
     plain = Subject(model, lambda: model(x))
     assert bare(plain) is plain
+
+
+class Picky(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(8)
+
+    def forward(self, x, counts):
+        share = (torch.arange(4) * 7 + 5) // counts
+        return self.norm(x) * share[:, None], torch.acos(x.softmax(-1)) @ x.t() + 1
+
+
+def test_inputs_of_regions_are_such_that_they_compute_numbers():
+    torch._dynamo.reset()
+    model = Picky().eval()
+    stage = Stage(Subject(model, lambda: model(torch.randn(4, 8), torch.tensor([3, 4, 5, 6]))), {})
+    with stage.opened():
+        found = capture(lambda backend: stage.run(stage.by(backend))).regions
+    joined = next(each for each in found if "batch_norm" in each.text.forward)
+    assert {joined.text.inputs[number].dtype for number in joined.positive} == {torch.int64, torch.float32}
+    assert len(joined.positive) == 2 < len(joined.text.inputs), "the variance and the divisor"
+    names = {"torch": torch, "nn": nn, "triton_candidate": lambda **kwargs: lambda cls: cls}
+    exec(regions_source("Picky", found).replace("from kernelllm_runtime import triton_candidate", ""), names)
+    for each in found:
+        inputs = names[f"{snake_case(each.text.name)}_inputs"]()
+        returned = names[each.text.name]()(*inputs)
+        assert all(bool(tensor.isfinite().all()) for tensor in tree_leaves(returned))
