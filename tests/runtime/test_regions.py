@@ -167,8 +167,14 @@ def with_odd_strides(x, weight):
 
 
 def two_states(x, weight):
+    before = x.cos() * 2
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        return functional.linear(x.relu() + 1, weight).sin() + 1
+        rows = functional.linear(x.relu() + 1, weight).sin() + 1
+        products = rows.prod(-1)
+        with torch.autocast("cpu", enabled=False):
+            exact = functional.linear(before.exp(), weight)
+        again = functional.linear(rows.float(), weight.t())
+    return functional.linear(before, weight), again.exp() + 1, exact.tanh() * 2, products
 
 
 @pytest.mark.parametrize(
@@ -204,8 +210,13 @@ def test_arguments_that_share_memory_which_changes_are_left_alone():
     assert any("sin" in text.forward for text in apart)
 
 
-def test_nothing_is_cut_under_autocast():
-    assert captured(two_states, torch.randn(2, 5), torch.randn(3, 5)) == []
+def test_nothing_passes_the_begin_or_the_end_of_autocast():
+    args = torch.randn(2, 5), torch.randn(3, 5)
+    assert len(placed(two_states, *args)) >= 3
+    texts = captured(two_states, *args)
+    assert not any("prod" in text.forward for text in texts), "it gives float32 there, of bfloat16"
+    (inside,) = (text for text in texts if "sin" in text.forward)
+    assert inside.inputs[0].dtype is torch.bfloat16, "the product ran under autocast"
 
 
 def test_what_draws_random_numbers_stays_in_the_graph():

@@ -38,6 +38,9 @@ SEARCHING = 0.02
 """Share of the budget that the search for one region's fastest kernel may take."""
 
 
+UNDRAWN = "it reads tensors of a dtype for which no kernels are judged"
+
+
 @dataclass(frozen=True)
 class Request:
     """What is asked for."""
@@ -92,6 +95,7 @@ def optimize(given: Subject | Factory, request: Request) -> Optimized:
         name = type(subject.model).__qualname__
         file = request.regions or regions_file(Store(request.root, settings.store).path, name, able)
         judged = _judged(session, able, name, file, request)
+        judged += [Judged(each, reason=UNDRAWN) for each in captured.regions if each not in able]
     accepted = [each for each in judged if each.accepted]
     stage = Stage(subject, {each.found.text.key: _module(each, file, request.root) for each in accepted})
     on_gpu = torch.cuda.is_available() and any(
