@@ -14,6 +14,7 @@ from kernelllm_judge.target.calls import Call
 from pytest_kernelllm.beside.optimize.turns import confident, in_turns, middle_half
 from pytest_kernelllm.beside.ranking.errors import RankError
 from pytest_kernelllm.beside.ranking.factory import Subject
+from pytest_kernelllm.beside.ranking.running import explained
 from pytest_kernelllm.beside.whole import decide
 from pytest_kernelllm.beside.whole.answer import CHOSEN, COMPILE, EAGER, MAX_AUTOTUNE, WayAnswer
 from pytest_kernelllm.beside.whole.capture import capture
@@ -293,6 +294,17 @@ def test_an_example_that_does_not_call_the_model_is_one_sentence(subject):
     part = Subject(subject.model, lambda: subject.model.norm(torch.ones(32)))
     stage = Stage(part, {})
     with stage.opened(), pytest.raises(RankError, match="never calls the Block"):
+        stage.run(None)
+
+
+def test_what_fails_in_the_model_names_a_line_of_its_user():
+    model = nn.Linear(3, 3)
+    stage = Stage(Subject(model, lambda: model(torch.ones(4))), {})
+    with (
+        pytest.raises(RankError, match=r"\(test_whole_choosing\.py, line \d+\)"),
+        explained(),
+        stage.opened(),
+    ):
         stage.run(None)
 
 
