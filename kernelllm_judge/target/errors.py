@@ -26,9 +26,10 @@ def in_one_line(error: BaseException) -> str:
 
 
 def _is_the_users(filename: str) -> bool:
-    path = Path(filename)
+    path, home = Path(filename), Path(__file__).parents[1]
     others = (
-        Path(__file__).parents[1],
+        home,
+        home.with_name("pytest_kernelllm"),
         Path(kernelllm_runtime.__file__).parent,
         Path(sysconfig.get_path("stdlib")),
         Path(sysconfig.get_path("purelib")),

@@ -16,7 +16,8 @@ import torch
 from torch.fx import GraphModule, Node
 
 from kernelllm_runtime.regions.attention import attention_in
-from kernelllm_runtime.regions.kinds import Kind, is_batched, kinds_of, value_of
+from kernelllm_runtime.regions.in_place import out_of_place
+from kernelllm_runtime.regions.kinds import Kind, is_batched, kinds_of, memory_of, value_of
 
 LAST = 1 << 30
 """The level of a graph's output."""
@@ -48,17 +49,20 @@ class Cut:
 
 
 def cut(module: GraphModule) -> Cut:
-    """Cuts a graph whose nodes carry Dynamo's tensors without data; without regions where it changes how torch works."""
+    """Cuts a graph whose nodes carry Dynamo's tensors without data.
+
+    Where the graph changes a tensor of its own in place, it is rewritten to make a new one.
+    """
+    if not _switches(module):  # in which a new tensor may have another dtype than one that is changed
+        out_of_place(module)
     kinds = kinds_of(module)
-    if any(_changes_torch(node) for node in module.graph.nodes):
-        return Cut((), {})
     bases: dict[Node, Node] = {}
     for node in module.graph.nodes:
         base = kinds[node].base
         bases[node] = node if base is None else bases[base]
     changed = {bases[each] for kind in kinds.values() for each in kind.writes}
-    memory = {_memory(each) for each in changed} - {None}  # several arguments may share it
-    changed |= {node for node in bases.values() if _memory(node) in memory}
+    memory = {memory_of(value_of(each)) for each in changed} - {None}  # several arguments may share it
+    changed |= {node for node in bases.values() if memory_of(value_of(node)) in memory}
     fusable = {
         node
         for node, kind in kinds.items()
@@ -76,17 +80,12 @@ def cut(module: GraphModule) -> Cut:
     return Cut(regions, levels, frozenset(node for node, base in bases.items() if base is not node))
 
 
-def _memory(node: Node) -> int | None:
-    """What is equal for nodes whose tensors share memory; None for others than plain tensors."""
-    value = value_of(node)
-    if not isinstance(value, torch.Tensor) or is_batched(value) or value.layout is not torch.strided:
-        return None
-    return int(value.untyped_storage()._cdata)
-
-
-def _changes_torch(node: Node) -> bool:
-    """Whether a node begins autocast, in which operations compute otherwise."""
-    return getattr(node.target, "__name__", "") == "_enter_autocast" and node.args[2:3] != (False,)
+def _switches(module: GraphModule) -> set[Node]:
+    """Nodes that begin or end autocast, in which operations compute otherwise; none where it is only ever disabled."""
+    named = [(getattr(node.target, "__name__", ""), node) for node in module.graph.nodes]
+    if not any(name == "_enter_autocast" and node.args[2:3] != (False,) for name, node in named):
+        return set()
+    return {node for name, node in named if name in ("_enter_autocast", "_exit_autocast")}
 
 
 def _levels(
@@ -96,15 +95,22 @@ def _levels(
     fusable: set[Node],
     changed: set[Node],
 ) -> dict[Node, int]:
-    """When each node runs. What touches memory that is changed in place keeps its order, and so does all else without a result."""
+    """When each node runs. What touches memory that is changed in place keeps its order, and so does all else without a result.
+
+    Nothing passes the begin or the end of autocast.
+    """
     runs: dict[Node, int] = {}
     gives: dict[Node, int] = {}
-    floor = -1
+    switches = _switches(module)
+    start, floor = 0, -1
     for node in module.graph.nodes:
         if node.op in ("placeholder", "get_attr"):
             runs[node], gives[node] = -1, 0
             continue
+        if node in switches:
+            start = max(runs.values(), default=0) + 1
         here = max((gives[each] for each in node.all_input_nodes), default=0)
+        here = max(here, start)
         around = (node, *node.all_input_nodes)
         ordered = any(bases[each] in changed or is_batched(value_of(each)) for each in around) or (
             node.op != "output" and value_of(node) is None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -101,7 +102,7 @@ def _sort_of(node: Node, inputs: list[Node]) -> tuple[Sort, int | None, tuple[in
     if mode is None or (node.op == "call_method" and str(node.target).endswith("_")):
         return "kept", None, tuple(range(len(inputs)))
     try:
-        with torch.no_grad(), mode, watch:
+        with torch.no_grad(), _as_judged(), mode, watch:
             args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
             target: Any = node.target
             function = getattr(torch.Tensor, target) if node.op == "call_method" else target
@@ -112,8 +113,10 @@ def _sort_of(node: Node, inputs: list[Node]) -> tuple[Sort, int | None, tuple[in
     except Exception:  # what runs on data only is none of ours
         return "kept", None, tuple(range(len(inputs)))
     tensors = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-    if watch.written or not tensors:
+    if watch.written or not tensors or not _alike(result, value_of(node)):
         return "kept", None, watch.written
+    if len({leaf.device for leaf in tree_leaves((given, result)) if isinstance(leaf, torch.Tensor)}) > 1:
+        return kept
     if node.target is _ATTENTION and _is_of_all_keys(args, kwargs):
         return "attention", None, ()
     if watch.stays:
@@ -133,6 +136,26 @@ def _is_of_all_keys(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     return not given.get("dropout_p") and not given.get("is_causal")
 
 
+@contextmanager
+def _as_judged() -> Iterator[None]:
+    """A context in which torch computes as where regions are judged: without autocast, and new tensors are float32."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        with torch._C._DisableAutocast():
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _alike(found: Any, noted: Any) -> bool:
+    """Whether a call gave what it gives in the model, where torch may be set to compute otherwise."""
+    pairs = zip(tree_leaves(found), tree_leaves(noted), strict=False)
+    return all(
+        a.dtype == b.dtype for a, b in pairs if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)
+    )
+
+
 def _unpacked(node: Node) -> bool:
     """Whether only single parts of a tuple are used."""
     return all(user.target is operator.getitem for user in node.users)
@@ -141,6 +164,13 @@ def _unpacked(node: Node) -> bool:
 def is_batched(value: Any) -> bool:
     """Whether a value is a tensor inside ``vmap``, where nodes mean something only between its begin and its end."""
     return isinstance(value, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(value)
+
+
+def memory_of(value: Any) -> int | None:
+    """What is equal for tensors that share memory; None for others than plain tensors."""
+    if not isinstance(value, torch.Tensor) or is_batched(value) or value.layout is not torch.strided:
+        return None
+    return int(value.untyped_storage()._cdata)
 
 
 def _plain(values: Any) -> bool:
@@ -201,8 +231,13 @@ class _Watch(TorchDispatchMode):
             self.products = self.products + 1 if name == "bmm" and self.products >= 0 else -1
         if func.namespace != "prim":  # which asks for a device
             self.copies &= func.is_view or name.strip("_").startswith(_COPIES)
-        for argument, value in zip(func._schema.arguments, args, strict=False):
-            if argument.alias_info is not None and argument.alias_info.is_write:
+        named = list(zip(func._schema.arguments, args, strict=False))
+        # Statistics of a batch are written, which their schema does not say.
+        trains = any(argument.name in ("train", "training") and value for argument, value in named)
+        for argument, value in named:
+            if (argument.alias_info is not None and argument.alias_info.is_write) or (
+                trains and argument.name.startswith("running_")
+            ):
                 for leaf in tree_leaves(value):
                     if isinstance(leaf, torch.Tensor) and (source := self.source(leaf)) is not None:
                         self._written.add(source)

@@ -15,6 +15,9 @@ from kernelllm_runtime.regions.cut import Region
 from kernelllm_runtime.regions.expression import call_of
 from kernelllm_runtime.regions.kinds import value_of
 
+MOST = 64
+"""Tensors that an operation of torch may take."""
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -64,7 +67,9 @@ class Written:
 
 
 def written(region: Region) -> Written | None:
-    """Returns a region as text; None if a tensor that it reads or gives has gaps between its elements."""
+    """Returns a region as text; None if a tensor that it reads or gives has gaps between its elements, or if it reads too many."""
+    if len(region.inputs) > MOST:
+        return None
     inputs = [layout_of(value_of(node)) for node in region.inputs]
     outputs = [layout_of(value_of(node)) for node in region.outputs]
     if None in inputs or None in outputs:

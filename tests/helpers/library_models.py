@@ -237,6 +237,18 @@ DIFFUSERS: dict[str, Factory] = {
 MODELS = {**TRANSFORMERS, **TIMM, **DIFFUSERS}
 
 
+def installed() -> list[str]:
+    """The models whose library is there."""
+    names = [*TRANSFORMERS]
+    for package, models in (("timm", TIMM), ("diffusers", DIFFUSERS)):
+        try:
+            importlib.import_module(package)
+        except (ImportError, RuntimeError):  # it is built for another torch
+            continue
+        names += models
+    return names
+
+
 def _reachable(name: str, make: Factory) -> None:
     """Makes a factory an attribute of this module, by which a written marker imports it."""
     make.__module__, make.__name__, make.__qualname__ = __name__, f"make_{name}", f"make_{name}"

@@ -3,10 +3,14 @@
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import Graph, GraphModule
+from torch.fx.node import map_arg
 from torch.nn import functional
 
 from kernelllm_runtime.regions.backend import Backend, compiled, place
 from kernelllm_runtime.regions.cut import cut
+from kernelllm_runtime.regions.kinds import value_of
 from kernelllm_runtime.regions.text import Layout, layout_of, written
 
 
@@ -123,6 +127,35 @@ def added_in_place(x, weight):
     return functional.linear(after, weight.t()), sums
 
 
+def activated_in_place(x, weight):
+    sums = functional.linear(x, weight).sin()
+    left, right = functional.silu(sums, inplace=True) + 1, functional.leaky_relu(sums, 0.2, True)
+    right.mul_(2).clamp_(max=1.5)
+    torch.exp_(right)
+    return functional.linear(left * sums, weight.t()), right.flatten(), sums
+
+
+def read_through_an_earlier_view(x, weight):
+    sums = functional.linear(x, weight).sin()
+    row = sums[0]
+    sums += 1
+    sums.cos_()
+    return functional.linear(sums, weight.t()) * 2, row
+
+
+def written_through_a_view(x, weight):
+    sums = functional.linear(x, weight)
+    sums[:, :2].add_(1)
+    sums[0].sin_()
+    return functional.linear(sums, weight.t())
+
+
+def changed_in_another_dtype(x, weight):
+    half = functional.linear(x, weight).half()
+    half += weight.sum(1)
+    return half @ half.t()
+
+
 def drawn_and_sorted(x, weight):
     top, where = (functional.linear(x, weight) * 3).topk(2)
     return torch.softmax(top, -1).exp(), where + 1, functional.embedding(where, weight) * 2
@@ -134,8 +167,14 @@ def with_odd_strides(x, weight):
 
 
 def two_states(x, weight):
+    before = x.cos() * 2
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        return functional.linear(x.relu() + 1, weight).sin() + 1
+        rows = functional.linear(x.relu() + 1, weight).sin() + 1
+        products = rows.prod(-1)
+        with torch.autocast("cpu", enabled=False):
+            exact = functional.linear(before.exp(), weight)
+        again = functional.linear(rows.float(), weight.t())
+    return functional.linear(before, weight), again.exp() + 1, exact.tanh() * 2, products
 
 
 @pytest.mark.parametrize(
@@ -143,7 +182,11 @@ def two_states(x, weight):
     [
         (turned_around, ((2, 3, 16), (16, 16)), 1),
         (changed_in_place, ((2, 5), (3, 5)), 1),
-        (added_in_place, ((2, 5), (3, 5)), 0),
+        (added_in_place, ((2, 5), (3, 5)), 1),
+        (activated_in_place, ((2, 5), (3, 5)), 1),
+        (read_through_an_earlier_view, ((2, 5), (3, 5)), 0),
+        (written_through_a_view, ((2, 5), (3, 5)), 0),
+        (changed_in_another_dtype, ((2, 5), (3, 5)), 0),
         (drawn_and_sorted, ((4, 5), (3, 5)), 3),
         (with_odd_strides, ((2, 5), (3, 5)), 1),
     ],
@@ -167,8 +210,13 @@ def test_arguments_that_share_memory_which_changes_are_left_alone():
     assert any("sin" in text.forward for text in apart)
 
 
-def test_nothing_is_cut_under_autocast():
-    assert captured(two_states, torch.randn(2, 5), torch.randn(3, 5)) == []
+def test_nothing_passes_the_begin_or_the_end_of_autocast():
+    args = torch.randn(2, 5), torch.randn(3, 5)
+    assert len(placed(two_states, *args)) >= 3
+    texts = captured(two_states, *args)
+    assert not any("prod" in text.forward for text in texts), "it gives float32 there, of bfloat16"
+    (inside,) = (text for text in texts if "sin" in text.forward)
+    assert inside.inputs[0].dtype is torch.bfloat16, "the product ran under autocast"
 
 
 def test_what_draws_random_numbers_stays_in_the_graph():
@@ -331,3 +379,72 @@ def test_what_a_library_returns_is_laid_out_in_the_text():
     attention = next(text for text in captured(call, *heads) if "dot_product" in text.forward)
     assert attention.forward.endswith(".permute(0, 2, 1, 3).contiguous().permute(0, 2, 1, 3)")
     placed(call, *heads)
+
+
+def test_a_region_that_reads_more_tensors_than_an_operation_takes_stays():
+    def call(x, *weights):
+        return torch.cat([functional.linear(x, weight) for weight in weights], -1).relu() + 1
+
+    x = torch.randn(2, 4)
+    most = [torch.randn(3, 4) for _ in range(64)]
+    assert len(placed(call, x, *most)) == 1
+    assert placed(call, x, *most, most[0]) == []
+
+
+def test_what_computes_otherwise_where_regions_are_judged_stays():
+    def call(x, weight):
+        sums = functional.linear(x, weight)
+        return sums.cos().prod(-1), (sums > 0) / 3
+
+    seen = []
+
+    def backend(module, inputs):
+        seen.append("".join(written(region).forward for region in cut(module).regions))
+        return module.forward
+
+    def text_of(dtype, autocast=False):
+        torch._dynamo.reset()
+        args = torch.randn(4, 5, dtype=dtype), torch.randn(3, 5, dtype=dtype)
+        with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+            torch.compile(call, backend=backend, dynamic=False)(*args)
+        return seen.pop()
+
+    assert all(part in text_of(torch.float32) for part in ("cos", "prod", "/ 3"))
+    assert "/ 3" in text_of(torch.float32, autocast=True)
+    assert "prod" not in text_of(torch.float32, autocast=True), "it gives float32 there, of bfloat16"
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        assert "prod" in text_of(torch.bfloat16) and "/ 3" not in text_of(torch.bfloat16)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_what_joins_devices_stays():
+    graph, mode = Graph(), FakeTensorMode()
+
+    def given(name, *shape, device):
+        made = graph.placeholder(name)
+        with mode:
+            made.meta["example_value"] = torch.empty(shape, device=device)
+        return made
+
+    def add(target, *args):
+        made = graph.call_function(target, args)
+        with mode:
+            made.meta["example_value"] = target(*map_arg(args, value_of))
+        return made
+
+    moved = add(torch.sin, given("x", 4, 5, device="cuda"))
+    factor = add(torch.sin, given("factor", device="cpu"))
+    graph.output((add(torch.sin, add(torch.mul, moved, factor)),))
+    regions = cut(GraphModule(nn.Module(), graph)).regions
+    assert len(regions) == 3
+    assert all(len({value_of(node).device for node in (*r.inputs, *r.nodes)}) == 1 for r in regions)
+
+
+def test_statistics_of_a_batch_are_written_in_the_graph():
+    model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU())
+    x = torch.randn(4, 8)
+    assert any("batch_norm" in text.forward for text in captured(model.eval(), x))
+    texts = captured(model.train(), x)
+    assert texts and not any("batch_norm" in text.forward for text in texts)

@@ -155,7 +155,8 @@ def restored(module: nn.Module) -> Iterator[None]:
         yield
     finally:
         for each, buffers in holders:
-            each._buffers.update(buffers)
+            for name, buffer in buffers.items():
+                each._buffers[name] = buffer  # one by one, which is all that a ScriptModule can do
         # Buffers of a model that was made in inference mode cannot be written elsewhere.
         with torch.inference_mode():
             for buffer, value in before:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch._dynamo.utils import counters
 from torch.fx import GraphModule, Node
 
 from kernelllm_runtime.regions.cut import Cut, Region, cut
 from kernelllm_runtime.regions.kinds import value_of
 from kernelllm_runtime.regions.text import Written, layout_of, written
 from pytest_kernelllm.beside.optimize.report import path_pattern
+from pytest_kernelllm.beside.whole.drawn import positive_inputs
 
 WORTH = 0.01
 """Share of the bytes that all regions move, below which a region is left alone."""
@@ -29,8 +32,8 @@ class Found:
     times: int
     alone: int
     """Bytes that its operations move in one place, each alone."""
-    variances: frozenset[int]
-    """Numbers of the inputs that are variances, which are not negative."""
+    positive: frozenset[int] = frozenset()
+    """Numbers of the inputs that are drawn positive, because of others it gives NaN or fails."""
 
     @property
     def moved(self) -> int:
@@ -46,6 +49,21 @@ class Captured:
     """Those that are worth a kernel, the most costly one first."""
     functions: frozenset[str]
     """Names of all functions that are called."""
+    graphs: int = 1
+    """How many graphs ``torch.compile`` makes of the example."""
+    breaks: tuple[str, ...] = ()
+    """Why it breaks graphs off."""
+
+    @property
+    def note(self) -> str:
+        """What was not captured, as a sentence; empty if all was."""
+        if not self.breaks and self.graphs:
+            return ""
+        why = f": {'; '.join(self.breaks[:3])}" if self.breaks else ""
+        what = "breaks the model's graph off, and regions end there"
+        if not self.graphs:
+            what = "captures nothing of the model, so it has no regions"
+        return f"torch.compile {what}{why}. TORCH_LOGS=graph_breaks shows where."
 
     def calls(self, part: str) -> bool:
         """Whether a function with this part of a name is called."""
@@ -60,15 +78,21 @@ def capture(run: Callable[[Any], object]) -> Captured:
     """
     graphs: list[tuple[Region, Written]] = []
     functions: set[str] = set()
+    number = 0
 
     def backend(module: GraphModule, inputs: Sequence[torch.Tensor]) -> Callable[..., Any]:
+        nonlocal number
+        number += 1
         if not torch.is_grad_enabled():
             graphs.extend(_texts(cut(module)))
         functions.update(str(getattr(node.target, "__name__", node.target)) for node in module.graph.nodes)
         return module.forward
 
+    before = Counter(counters["graph_break"])
     run(backend)
-    return Captured(gathered(graphs), frozenset(functions))
+    breaks = Counter(counters["graph_break"]) - before
+    reasons = dict.fromkeys(reason.partition("\n")[0].rstrip(".") for reason in breaks)
+    return Captured(gathered(graphs), frozenset(functions), number, tuple(reasons))
 
 
 def _texts(found: Cut) -> Iterable[tuple[Region, Written]]:
@@ -83,17 +107,20 @@ def gathered(graphs: Sequence[tuple[Region, Written]]) -> tuple[Found, ...]:
     by_key: dict[str, list[tuple[Region, Written]]] = {}
     for region, text in graphs:
         by_key.setdefault(text.key, []).append((region, text))
-    found = [_found(same) for same in by_key.values()]
-    whole = sum(each.moved for each in found)
-    worth = [each for each in found if each.moved > WORTH * whole]
+    found = {key: _found(same) for key, same in by_key.items()}
+    whole = sum(each.moved for each in found.values())
+    worth = []
+    for key, each in found.items():
+        if each.moved > WORTH * whole:
+            device = value_of(by_key[key][0][0].inputs[0]).device
+            worth.append(replace(each, positive=positive_inputs(each.text, device)))
     return tuple(sorted(worth, key=lambda each: -each.moved))
 
 
 def _found(same: Sequence[tuple[Region, Written]]) -> Found:
     region, text = same[0]
     places = dict.fromkeys(place for each, _ in same for place in _places(each))
-    variances = {n for n, node in enumerate(region.inputs) if "running_var" in node.name}
-    return Found(text, tuple(places), len(same), _alone(region), frozenset(variances))
+    return Found(text, tuple(places), len(same), _alone(region))
 
 
 def _places(region: Region) -> Iterable[str]:

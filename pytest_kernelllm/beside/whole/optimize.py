@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -14,7 +14,9 @@ from torch import nn
 
 from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.environment import find_environment
+from kernelllm_judge.target.calls import Call as Arguments
 from kernelllm_judge.target.importing import import_file
+from kernelllm_runtime.adopted import DISPATCHER
 from kernelllm_runtime.instance import TextKernel, dispatching
 from pytest_kernelllm.beside.optimize.environment import environment_of
 from pytest_kernelllm.beside.ranking.costs import costs
@@ -22,7 +24,7 @@ from pytest_kernelllm.beside.ranking.errors import RankError
 from pytest_kernelllm.beside.ranking.factory import Factory, Subject, build
 from pytest_kernelllm.beside.ranking.running import explained, measured
 from pytest_kernelllm.beside.whole.answer import Answer, ChoiceAnswer, RegionAnswer
-from pytest_kernelllm.beside.whole.capture import Found, capture
+from pytest_kernelllm.beside.whole.capture import Captured, Found, capture
 from pytest_kernelllm.beside.whole.decide import Decision, Terms, baseline, decided, without_gpu
 from pytest_kernelllm.beside.whole.judging import Begun, Judged, begin, judged
 from pytest_kernelllm.beside.whole.regions_file import drawable, regions_file, regions_source, write_source
@@ -36,6 +38,9 @@ JUDGING = 0.45
 """Share of the budget that judging may take."""
 SEARCHING = 0.02
 """Share of the budget that the search for one region's fastest kernel may take."""
+
+
+UNDRAWN = "it reads tensors of a dtype for which no kernels are judged"
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,7 @@ def optimize(given: Subject | Factory, request: Request) -> Optimized:
     with ExitStack() as stack:
         with open_session(request.root, settings, progress=request.progress, writers=True) as session:
             session.warm()  # while the model is built and captured
-            subject = given if isinstance(given, Subject) else _built(given, request)
+            subject = bare(given if isinstance(given, Subject) else _built(given, request))
             stage = Stage(subject, {})
             stack.enter_context(stage.opened())
             request.progress("capturing the model's graph")
@@ -99,21 +104,25 @@ def optimize(given: Subject | Factory, request: Request) -> Optimized:
             with ThreadPoolExecutor(1) as waiting:
                 judging = waiting.submit(_judged, session, begun, able, request)
                 try:
-                    base = baseline(stage, request.progress) if on_gpu else None
+                    with explained():
+                        base = baseline(stage, request.progress) if on_gpu else None
                     regions = judging.result()
                 except BaseException:
                     session.interrupt()  # or else the thread goes on
                     raise
+        regions += [Judged(each, reason=UNDRAWN) for each in captured.regions if each not in able]
         accepted = [each for each in regions if each.accepted]
         stage.modules.update({each.found.text.key: _module(each, file, request.root) for each in accepted})
         kernels = {each.found.text.key: each.found.text.name for each in accepted}
         terms = Terms(end, request.freeze, request.max_autotune, request.progress, captured.calls)
-        whole = decided(stage, base, kernels, terms) if base else without_gpu(stage, kernels, terms)
+        with explained():
+            whole = decided(stage, base, kernels, terms) if base else without_gpu(stage, kernels, terms)
+    idle = {key: why for key in whole.way.regions if (why := unused(stage.modules[key]))}
     limit = _limit(subject, request) if on_gpu else None
     answer = Answer(
         model=name,
         environment=environment_of(subject.model) or find_environment("cpu"),
-        regions=tuple(_region(each, whole) for each in regions),
+        regions=tuple(_region(each, whole, idle) for each in regions),
         choices=tuple(map(_choice, whole.tried)),
         ways=whole.ways,
         options=dict(whole.way.options),
@@ -123,9 +132,9 @@ def optimize(given: Subject | Factory, request: Request) -> Optimized:
         limit_ms=limit,
         limit_share=limit / ms if limit and (ms := whole.ways[-1].ms) else None,
         seconds=time.monotonic() - started,
-        notes=_notes(whole, subject),
+        notes=_notes(whole, subject, captured),
     )
-    kept = tuple(each for each in accepted if each.found.text.key in whole.way.regions)
+    kept = tuple(each for each, region in zip(regions, answer.regions, strict=True) if region.kept)
     return Optimized(answer, kept, whole.call)
 
 
@@ -137,6 +146,20 @@ def _built(factory: Factory, request: Request) -> Subject:
 
 def _is_on_gpu(model: nn.Module) -> bool:
     return torch.cuda.is_available() and any(t.is_cuda for t in (*model.parameters(), *model.buffers()))
+
+
+def bare(subject: Subject) -> Subject:
+    """Returns a model without the wrapper that ``torch.compile`` put around it."""
+    if isinstance(subject.model, torch.jit.ScriptModule):
+        raise RankError(
+            "The model is TorchScript, which torch.compile runs as it is; return the module that it was made of."
+        )
+    inside = getattr(subject.model, "_orig_mod", None)
+    if not isinstance(inside, nn.Module):
+        return subject
+    if not isinstance(subject.call, Arguments):
+        raise RankError("The model is what torch.compile returned; return the module that was given to it.")
+    return replace(subject, model=inside)
 
 
 def _begun(
@@ -178,6 +201,15 @@ def _module(judged: Judged, file: Path, root: Path) -> nn.Module:
     return made().eval()
 
 
+def unused(module: nn.Module) -> str:
+    """Returns why a module ran its original in all of the example's calls; empty if it ran its kernel."""
+    dispatcher = getattr(type(module).forward, DISPATCHER)
+    forms = [form for known in dispatcher.known.values() for each in known.forms.values() for form in each]
+    if dispatcher.off is None and any(form.kernel is not None for form in forms):
+        return ""
+    return str(dispatcher.off or "the example's calls are outside what its kernel was verified for")
+
+
 def _limit(subject: Subject, request: Request) -> float | None:
     """ms that the model takes with its heavy operations as they are, and all else fused at the roofline."""
     try:
@@ -188,12 +220,12 @@ def _limit(subject: Subject, request: Request) -> float | None:
     return costs(run.trace, run.roofline).whole.fused / 1e3
 
 
-def _region(judged: Judged, chosen: Decision) -> RegionAnswer:
+def _region(judged: Judged, chosen: Decision, idle: Mapping[str, str]) -> RegionAnswer:
     text = judged.found.text
     verdict = judged.outcome.verdict if judged.outcome else None
     timing = verdict.timing[0] if verdict and verdict.timing else None
-    kept = text.key in chosen.way.regions
-    reason = judged.reason
+    kept = text.key in chosen.way.regions and text.key not in idle
+    reason = judged.reason or idle.get(text.key, "")
     if not kept and not reason:
         about = [t.reason for t in chosen.tried if text.key in (t.choice.regions or ()) and t.reason]
         reason = about[-1] if about else "there is no GPU to run its kernel"
@@ -215,8 +247,8 @@ def _choice(tried: Tried) -> ChoiceAnswer:
     return ChoiceAnswer(tried.choice.name, tried.gain, tried.kept, tried.reason)
 
 
-def _notes(whole: Decision, subject: Subject) -> tuple[str, ...]:
-    notes = list(whole.notes)
+def _notes(whole: Decision, subject: Subject, captured: Captured) -> tuple[str, ...]:
+    notes = [*whole.notes, *filter(None, (captured.note, whole.reference.note))]
     if not whole.way.compiled:
         notes.append("No compiled way is faster than the model as it is, so it stays as it is.")
     if not whole.reference.exact:
@@ -230,5 +262,7 @@ def _notes(whole: Decision, subject: Subject) -> tuple[str, ...]:
     if whole.way.options.get("freezing"):
         notes.append("Weights are constants of the compiled code: it does not see later changes of them.")
     if subject.model.training:
-        notes.append("The model is in train() mode; kernels are verified for eval() mode.")
+        notes.append(
+            "The model is in train() mode, so dropout and batch statistics are those of training; call model.eval() for inference."
+        )
     return tuple(notes)

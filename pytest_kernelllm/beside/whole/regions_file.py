@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 
 from kernelllm_judge.core.syntax import snake_case
-from kernelllm_runtime.regions.text import Layout
 from pytest_kernelllm.beside.whole.capture import Found
+from pytest_kernelllm.beside.whole.drawn import draw
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.suggest.style import Style
 
@@ -57,7 +57,7 @@ def block(found: Found) -> str:
     """Returns the source of one region's class, with its inputs."""
     text = found.text
     name = f"{snake_case(text.name)}_inputs"
-    drawn = [_draw(layout, number in found.variances) for number, layout in enumerate(text.inputs)]
+    drawn = [draw(layout, number in found.positive) for number, layout in enumerate(text.inputs)]
     places = ", ".join(found.places[:4]) + (", …" if len(found.places) > 4 else "")
     where = f"Occurs {counted(found.times, 'time')} in {places or 'the model'}."
     body = textwrap.indent(text.forward, "    ")
@@ -73,17 +73,6 @@ class {text.name}(nn.Module):
 
 {body}
 '''
-
-
-def _draw(layout: Layout, variance: bool) -> str:
-    shape, dtype = layout.stored, layout.dtype
-    if dtype is torch.bool:
-        return f"torch.rand({shape}) < 0.5"
-    if not dtype.is_floating_point:
-        return f"torch.randint(2, {shape}, dtype={dtype})"
-    if variance:
-        return f"torch.rand({shape}, dtype={dtype}) + 0.5"
-    return f"torch.randn({shape}, dtype={dtype})"
 
 
 def write_source(file: Path, source: str) -> None:

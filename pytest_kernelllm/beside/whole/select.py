@@ -94,7 +94,7 @@ class Selection:
         call = self._stage.compiled(self._with(choice))
         try:
             error = self._reference.error(floating(self._warmed(call)))
-            if not error <= self._allowed:
+            if error is not None and not error <= self._allowed:
                 why = f"its error is {error:.1e}, more than {ALLOWED:g} times that of torch.compile"
                 return Tried(choice, reason=why), call
             ways = (self._call, call)

@@ -12,6 +12,7 @@ from torch import nn
 
 from kernelllm_runtime.regions.backend import Backend, entry_of
 from pytest_kernelllm.beside.optimize.whole import COMPILED, restored, timed
+from pytest_kernelllm.beside.ranking.errors import RankError
 from pytest_kernelllm.beside.ranking.factory import Subject
 
 Call = Callable[..., Any]
@@ -71,16 +72,28 @@ class Stage:
         return torch.compile(self._own, mode=mode)
 
     def run(self, call: Call | None) -> Any:
-        """Runs the example with a call of the model, None for its own; returns what the model's last call returned."""
+        """Runs the example with a call of the model, None for its own; returns what the model's last call returned.
+
+        Raises:
+            RankError: the example does not call the model.
+        """
         own = self._own if call is None else call
+        calls = 0
 
         def noted(*args: Any, **kwargs: Any) -> Any:
+            nonlocal calls
+            calls += 1
             self._returned = own(*args, **kwargs)
             return self._returned
 
         self.subject.model._compiled_call_impl = noted
         try:
             self.subject.run()
+            if not calls:
+                raise RankError(
+                    f"The example never calls the {type(self.subject.model).__name__}, but perhaps a part or another method "
+                    "of it; return the module whose own call is to be optimized."
+                )
             return self._returned
         finally:
             self._returned = None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from functools import cache
 
 import pytest
-from library_models import DIFFUSERS, MODELS, TIMM, TRANSFORMERS
+from library_models import MODELS, TRANSFORMERS, installed
 
 from kernelllm_judge.target.live import load_target
 from pytest_kernelllm import rank
@@ -27,18 +26,6 @@ LEFT_OUT = (
     r"so kernels will not run in calls like the example's)?"
 )
 """What a marker's reason may be: the examples name no cache, so that the models make one, as they do for most people."""
-
-
-def installed() -> list[str]:
-    """The models whose library is there."""
-    names = [*TRANSFORMERS]
-    for package, models in (("timm", TIMM), ("diffusers", DIFFUSERS)):
-        try:
-            importlib.import_module(package)
-        except (ImportError, RuntimeError):  # it is built for another torch
-            continue
-        names += models
-    return names
 
 
 @cache

@@ -88,6 +88,27 @@ with torch.no_grad():
 print(made)
 """
 
+IDLE = """
+import torch
+
+import placed
+from kernelllm_runtime.adopted import DISPATCHER
+from pytest_kernelllm.beside.whole.optimize import unused
+
+cls = next(iter(placed.REGIONS.values()))
+module = cls().eval()
+draw = next(made for name, made in vars(placed).items() if name.endswith("_inputs") and cls.__name__[-12:] in name)
+inputs = draw()
+with torch.no_grad():
+    print(unused(module))
+    module(*(each.double() for each in inputs))
+    print(unused(module))
+    module(*inputs)
+    print(unused(module))
+    getattr(cls.forward, DISPATCHER).failed(RuntimeError("an illegal memory access"))
+    print(unused(module))
+"""
+
 INTERPRETED = {"KERNELLLM_INTERPRET": "1", "TRITON_INTERPRET": "1"}
 
 
@@ -171,6 +192,21 @@ def test_a_second_run_knows_the_verdicts(project):
     first = Answer.from_json(json.loads((project / "answer.json").read_text()))
     again = Answer.from_json(json.loads(done.stdout))
     assert again.regions == first.regions
+
+
+def test_a_kernel_that_ran_in_no_call_is_told(project):
+    done = subprocess.run(
+        [sys.executable, "-c", IDLE],
+        cwd=project,
+        env={**os.environ, **INTERPRETED},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    never, outside, ran, failed = done.stdout.splitlines()
+    assert never == outside == "the example's calls are outside what its kernel was verified for"
+    assert ran == "" and failed.endswith("raised RuntimeError: an illegal memory access")
 
 
 def test_from_python_the_model_runs_so_until_it_is_restored(project):

@@ -6,16 +6,23 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils._pytree import tree_leaves
 
 from kernelllm_judge.core.records import Ratio
+from kernelllm_judge.core.syntax import snake_case
+from kernelllm_judge.target.calls import Call
 from pytest_kernelllm.beside.optimize.turns import confident, in_turns, middle_half
+from pytest_kernelllm.beside.ranking.errors import RankError
 from pytest_kernelllm.beside.ranking.factory import Subject
+from pytest_kernelllm.beside.ranking.running import explained
 from pytest_kernelllm.beside.whole import decide
 from pytest_kernelllm.beside.whole.answer import CHOSEN, COMPILE, EAGER, MAX_AUTOTUNE, WayAnswer
 from pytest_kernelllm.beside.whole.capture import capture
 from pytest_kernelllm.beside.whole.choices import ALONE, COMPILER, CUDA_GRAPHS, FREEZING, Choice, choices
 from pytest_kernelllm.beside.whole.errors import Reference, floating, reference
 from pytest_kernelllm.beside.whole.final import Compared, compared
+from pytest_kernelllm.beside.whole.optimize import bare
+from pytest_kernelllm.beside.whole.regions_file import regions_source
 from pytest_kernelllm.beside.whole.select import Selection, Tried
 from pytest_kernelllm.beside.whole.stage import Stage, Way
 
@@ -262,3 +269,131 @@ def test_ways_take_turns_in_changing_order():
     taken = in_turns(seconds, 3, rounds=6)
     assert [len(each) for each in taken] == [6, 6, 6]
     assert order[6:12] == [2, 1, 0, 0, 1, 2]
+
+
+class Draws(nn.Module):
+    """Gives an output that is the same each time, one that is not, complex numbers, and no floating one."""
+
+    def forward(self, x):
+        return x + 1, x * torch.rand(()), torch.complex(x, 2 * x), x > 0
+
+
+def test_outputs_that_differ_from_call_to_call_are_left_out_of_errors():
+    x = torch.randn(4, 4)
+    stage = Stage(Subject(Draws(), lambda: stage.subject.model(x)), {})
+    with stage.opened():
+        exact = reference(stage)
+        steady, changing, pairs = exact.outputs
+        assert changing is None and pairs.shape == (4, 4, 2) and pairs.dtype is torch.float64
+        assert exact.error(floating(stage.run(None))) < 1e-6
+    assert "leave out 1 of 3 outputs, which differ from call to call" in exact.note
+    off = (steady, torch.zeros(()), pairs * 1.5)
+    assert exact.error(off) == pytest.approx(0.5)
+    assert Reference(exact.outputs[::2], exact=True).note == ""
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_where_nothing_can_be_compared_no_error_is_known(grows):
+    class Grows(nn.Module):
+        rows = 1
+
+        def forward(self, x):
+            self.rows += 1
+            return x.new_ones(self.rows) if grows else x.argmax()
+
+    stage = Stage(Subject(Grows(), lambda: stage.subject.model(torch.ones(3))), {})
+    with stage.opened():
+        exact = reference(stage)
+    assert exact.error(()) is exact.error((torch.ones(2),)) is None
+    assert ("differ from call to call" if grows else "returns no floating tensors") in exact.note
+
+
+def test_parts_of_an_output_are_compared():
+    rows = [torch.randn(3, 2), torch.randn(5, 2)]
+    nested = torch.nested.nested_tensor(rows, layout=torch.jagged)
+    values, *_ = floating(nested)
+    torch.testing.assert_close(values, torch.cat(rows))
+    (dense,) = floating({"a": torch.eye(3).to_sparse()})
+    torch.testing.assert_close(dense, torch.eye(3))
+
+
+def test_an_example_that_does_not_call_the_model_is_one_sentence(subject):
+    part = Subject(subject.model, lambda: subject.model.norm(torch.ones(32)))
+    stage = Stage(part, {})
+    with stage.opened(), pytest.raises(RankError, match="never calls the Block"):
+        stage.run(None)
+
+
+def test_what_fails_in_the_model_names_a_line_of_its_user():
+    model = nn.Linear(3, 3)
+    stage = Stage(Subject(model, lambda: model(torch.ones(4))), {})
+    with (
+        pytest.raises(RankError, match=r"\(test_whole_choosing\.py, line \d+\)"),
+        explained(),
+        stage.opened(),
+    ):
+        stage.run(None)
+
+
+class Breaks(nn.Module):
+    def __init__(self, at_all=True):
+        super().__init__()
+        self.linear, self.at_all = nn.Linear(8, 8), at_all
+        self.scripted = torch.jit.script(nn.Sequential(nn.BatchNorm1d(8)).eval())
+
+    def forward(self, x):
+        x = self.linear(x).relu() + 1
+        return torch.relu(x) if not self.at_all else x.exp() if x.sum() > 0 else x.sin()
+
+
+def test_where_torch_compile_breaks_off_is_told():
+    torch._dynamo.reset()
+    notes = []
+    for model in (Breaks(), Breaks(at_all=False), nn.LSTM(4, 4)):
+        x = torch.randn(3, 4 if isinstance(model, nn.LSTM) else 8)
+        stage = Stage(Subject(model, lambda model=model, x=x: model(x)), {})
+        with stage.opened():
+            notes.append(capture(lambda backend, stage=stage: stage.run(stage.by(backend))).note)
+    assert "breaks the model's graph off, and regions end there: Data-dependent branching." in notes[0]
+    assert notes[1] == ""
+    assert "captures nothing of the model, so it has no regions: Attempted to wrap RNN" in notes[2]
+
+
+def test_a_model_that_is_compiled_already_is_taken_out_of_its_wrapper():
+    torch._dynamo.reset()
+    model, x = nn.Linear(3, 3), torch.randn(2, 3)
+    wrapped = torch.compile(model)
+    assert bare(Subject(wrapped, Call((x,), {}))).model is model
+    with pytest.raises(RankError, match="return the module that was given to it"):
+        bare(Subject(wrapped, lambda: wrapped(x)))
+    with pytest.raises(RankError, match="TorchScript"):
+        bare(Subject(torch.jit.script(model), Call((x,), {})))
+    plain = Subject(model, lambda: model(x))
+    assert bare(plain) is plain
+
+
+class Picky(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(8)
+
+    def forward(self, x, counts):
+        share = (torch.arange(4) * 7 + 5) // counts
+        return self.norm(x) * share[:, None], torch.acos(x.softmax(-1)) @ x.t() + 1
+
+
+def test_inputs_of_regions_are_such_that_they_compute_numbers():
+    torch._dynamo.reset()
+    model = Picky().eval()
+    stage = Stage(Subject(model, lambda: model(torch.randn(4, 8), torch.tensor([3, 4, 5, 6]))), {})
+    with stage.opened():
+        found = capture(lambda backend: stage.run(stage.by(backend))).regions
+    joined = next(each for each in found if "batch_norm" in each.text.forward)
+    assert {joined.text.inputs[number].dtype for number in joined.positive} == {torch.int64, torch.float32}
+    assert len(joined.positive) == 2 < len(joined.text.inputs), "the variance and the divisor"
+    names = {"torch": torch, "nn": nn, "triton_candidate": lambda **kwargs: lambda cls: cls}
+    exec(regions_source("Picky", found).replace("from kernelllm_runtime import triton_candidate", ""), names)
+    for each in found:
+        inputs = names[f"{snake_case(each.text.name)}_inputs"]()
+        returned = names[each.text.name]()(*inputs)
+        assert all(bool(tensor.isfinite().all()) for tensor in tree_leaves(returned))
