@@ -204,7 +204,8 @@ class Writer:
             if not is_library(base.__module__ or "", self._own)
             for key, value in vars(base).items()
             if not key.startswith("__") or isinstance(value, types.FunctionType)
-            if key != "_abc_impl" and not _is_descriptor(value)
+            if key != "_abc_impl"
+            and not isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType)
         }
         return f"{name}({', '.join(f'{key}={self.shown(v)}' for key, v in held.items())})"
 
@@ -257,7 +258,3 @@ def _numpy(value: Any) -> str:
         if not value.shape
         else f"{name} {hashlib.sha256(value.tobytes()).hexdigest()}"
     )
-
-
-def _is_descriptor(value: Any) -> bool:
-    return isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType)
