@@ -14,8 +14,7 @@ from typing import Any
 
 from kernelllm_judge.core.kernel_module import DIGEST_LINE, stamped
 from kernelllm_judge.core.records import Check, TensorSpec
-from kernelllm_judge.coverage.decisions import Decision as Decided
-from kernelllm_judge.coverage.decisions import Outcome, find_decisions, is_device
+from kernelllm_judge.coverage.decisions import Decision as Decided, Outcome, find_decisions, is_device
 from kernelllm_judge.coverage.fencing import fenced
 from kernelllm_judge.findings import Decision, Findings
 from kernelllm_judge.handle import WorkerDied
