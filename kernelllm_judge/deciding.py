@@ -160,11 +160,7 @@ def refuse(source: str, lacking: Missing, judging: Judging, plans: Sequence[Plan
 
 
 def _unfenceable(
-    source: str,
-    lacking: Missing,
-    judging: Judging,
-    plans: Sequence[Plan],
-    decisions: Mapping[int, Decided],
+    source: str, lacking: Missing, judging: Judging, plans: Sequence[Plan], decisions: Mapping[int, Decided]
 ) -> str:
     """Says why the original cannot run in place of what was not seen; empty where it can."""
     lines = [decisions[number].line for number in lacking]

@@ -22,29 +22,14 @@ from kernelllm_runtime.pins.functions import (
     is_library,
     reads_of,
 )
-from kernelllm_runtime.pins.objects import (
-    MISSING,
-    Unpinnable,
-    is_plain_object,
-    qualified,
-    reduced,
-    state_of,
-)
+from kernelllm_runtime.pins.objects import MISSING, Unpinnable, is_plain_object, qualified, reduced, state_of
 
 _LONGEST = 80
 """Characters of the longest text that is kept; of others the digest is."""
 
 ATOMS = (bool, int, str, bytes, type(None), type(Ellipsis), type(NotImplemented), complex, range, slice)
 
-BY_REPR = (
-    torch.dtype,
-    torch.device,
-    torch.layout,
-    torch.memory_format,
-    torch.Size,
-    torch.finfo,
-    torch.iinfo,
-)
+BY_REPR = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, torch.finfo, torch.iinfo)
 
 
 def text_of(value: Any, module: nn.Module) -> str:

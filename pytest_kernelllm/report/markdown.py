@@ -74,10 +74,7 @@ def job_summary(report: Report, longest: int = LONGEST_SUMMARY) -> str:
 
 
 def pull_request_section(
-    report: Report,
-    digest: str,
-    run: str,
-    adopted: Collection[str] | None = None,
+    report: Report, digest: str, run: str, adopted: Collection[str] | None = None
 ) -> str:
     """Returns the action's part of a pull request's text, from its mark to its end; also what stands above a review.
 

@@ -186,11 +186,5 @@ def _endpoint(settings: Settings, around: Surroundings) -> Generator:
     model = language_model(settings, around.progress)
     gpu = f"{around.gpu} ({around.arch})" if around.gpu else settings.arch
     return KernelLLMGenerator(
-        "endpoint",
-        model,
-        sampling(settings),
-        on_gpu=False,
-        hook=around.hook,
-        gpu=gpu,
-        chats=chats(settings),
+        "endpoint", model, sampling(settings), on_gpu=False, hook=around.hook, gpu=gpu, chats=chats(settings)
     )

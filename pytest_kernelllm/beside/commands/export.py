@@ -9,13 +9,7 @@ from pathlib import Path
 
 from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.core.records import Target
-from pytest_kernelllm.commands.common import (
-    OK,
-    REJECTED,
-    CommandError,
-    add_judge_options,
-    settings_of,
-)
+from pytest_kernelllm.commands.common import OK, REJECTED, CommandError, add_judge_options, settings_of
 from pytest_kernelllm.commands.targets import find_target
 from pytest_kernelllm.core.words import say
 from pytest_kernelllm.discover.scan import scan

@@ -77,10 +77,7 @@ def export_joint(
 
 
 def _traced(
-    module: nn.Module,
-    program: torch.export.ExportedProgram,
-    arguments: tuple[str, ...],
-    output: Any,
+    module: nn.Module, program: torch.export.ExportedProgram, arguments: tuple[str, ...], output: Any
 ) -> Joint:
     from torch._functorch.aot_autograd import aot_function
 
