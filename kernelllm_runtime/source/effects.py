@@ -173,15 +173,13 @@ class _Finder(ast.NodeVisitor):
         if chain:
             self._called(chain)
         elif isinstance(node.func, ast.Attribute | ast.Subscript | ast.Call):
-            self._touch(_mentioned(node.func), deep=True)
+            self._touch(_mentioned(node.func))
         harmless = chain is not None and (
             (len(chain) == 1 and chain[0] in _HARMLESS) or (len(chain) > 1 and chain[-1] in _CONTAINER)
         )
         if not harmless:
             by = ".".join(chain or ())
-            self._touch(
-                {c for each in (*node.args, *node.keywords) for c in _mentioned(each)}, deep=True, by=by
-            )
+            self._touch({c for each in (*node.args, *node.keywords) for c in _mentioned(each)}, by)
         self.generic_visit(node)
 
     def _called(self, chain: Chain) -> None:
@@ -189,8 +187,8 @@ class _Finder(ast.NodeVisitor):
         if len(chain) > 1:
             self.found.touched.add(Touch(chain[:-1], chain[-1] not in _CONTAINER, True))
 
-    def _touch(self, chains: Iterable[Chain], *, deep: bool, by: str = "") -> None:
-        self.found.touched |= {Touch(chain, deep, True, by) for chain in chains}
+    def _touch(self, chains: Iterable[Chain], by: str = "") -> None:
+        self.found.touched |= {Touch(chain, True, True, by) for chain in chains}
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         self._stored(node)
@@ -215,7 +213,7 @@ class _Finder(ast.NodeVisitor):
 
     def visit_Expr(self, node: ast.Expr) -> None:
         if not isinstance(node.value, ast.Call | ast.Constant | ast.Name | ast.Attribute):
-            self._touch(_mentioned(node.value), deep=True)  # operators may change what they are given
+            self._touch(_mentioned(node.value))  # operators may change what they are given
         self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:
