@@ -52,7 +52,7 @@ class Effects:
 
 def effects(nodes: Iterable[ast.AST], ignore: Ignore) -> Effects:
     """Returns what running statements or expressions may change; the bodies of functions in them do not run."""
-    finder = _Finder(ignore, bodies=False)
+    finder = _Finder(ignore)
     for node in nodes:
         finder.visit(node)
     return finder.found
@@ -60,7 +60,7 @@ def effects(nodes: Iterable[ast.AST], ignore: Ignore) -> Effects:
 
 def effects_of_call(function: ast.AST, ignore: Ignore) -> Effects:
     """Returns what calling a function may change other than what it is given, or any method of a class."""
-    finder = _Finder(ignore, bodies=True)
+    finder = _Finder(ignore)
     own: set[str] = set()
     shared = {n for g in ast.walk(function) if isinstance(g, ast.Global) for n in g.names}
     sources: defaultdict[str, set[tuple[Chain, bool]]] = defaultdict(set)
@@ -141,9 +141,9 @@ def _mentioned(node: ast.AST) -> set[Chain]:
 
 
 class _Finder(ast.NodeVisitor):
-    def __init__(self, ignore: Ignore, *, bodies: bool) -> None:
+    def __init__(self, ignore: Ignore) -> None:
         self.found = Effects()
-        self._ignore, self._bodies = ignore, bodies
+        self._ignore = ignore
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         self._decorated(node)

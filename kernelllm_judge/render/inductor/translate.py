@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kernelllm_judge.core.parts import Parts
-from kernelllm_judge.core.records import Case, Completion, Domain
+from kernelllm_judge.core.records import Case, Domain
 from kernelllm_judge.core.syntax import snake_case
 from kernelllm_judge.render.describe import describe
 from kernelllm_judge.render.errors import RenderError
@@ -48,13 +48,12 @@ def is_inductor_code(source: str) -> bool:
     )
 
 
-def translate_inductor(source: str, live: LiveTarget, completion: Completion) -> Rendered:
+def translate_inductor(source: str, live: LiveTarget) -> Rendered:
     """Translates Inductor's code to the parts of a kernel module.
 
     Args:
         source: the sections of an Inductor completion, or a module with kernels, ``call`` and ``ModelNew``.
         live: the target.
-        completion: the completion with this text.
 
     Raises:
         RenderError: the text is cut off, reads attributes that the target lacks, or needs an operation

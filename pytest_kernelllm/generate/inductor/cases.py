@@ -59,7 +59,7 @@ def completions(
                 if variant.needs not in completion.text:
                     continue
                 # Variants with the same kernels count once, so the rendered texts are compared.
-                body = translate_inductor(completion.text, live, completion).body
+                body = translate_inductor(completion.text, live).body
             except (TraceError, RenderError) as error:
                 if variant.only:
                     why_special = why_special or str(error)
