@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 # Without `prepare_metadata_for_build_wheel`, whose result lacks what hooks add: installers build the wheel and read that.
-from hatchling.build import build_editable as build_editable
-from hatchling.build import build_sdist as build_sdist
-from hatchling.build import build_wheel as build_wheel
+from hatchling.build import (
+    build_editable as build_editable,
+    build_sdist as build_sdist,
+    build_wheel as build_wheel,
+)
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PACKAGES = ("kernelllm_runtime", "kernelllm_judge")

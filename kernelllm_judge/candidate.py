@@ -6,14 +6,7 @@ from dataclasses import dataclass, replace
 
 from kernelllm_judge.core.measured import Measured
 from kernelllm_judge.core.narrowing import following
-from kernelllm_judge.core.records import (
-    MAPPED,
-    BaselineChoice,
-    Candidate,
-    Check,
-    Completion,
-    Verdict,
-)
+from kernelllm_judge.core.records import MAPPED, BaselineChoice, Candidate, Check, Completion, Verdict
 from kernelllm_judge.judging import Criteria, Judge
 from kernelllm_judge.render.answer_format import format_of
 from kernelllm_judge.render.extract import extract

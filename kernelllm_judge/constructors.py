@@ -59,11 +59,7 @@ class Constructors:
         Raises:
             launching.ServerFailed: the process that starts workers cannot start.
         """
-        request = {
-            "source": source,
-            "args": encoded(list(args)),
-            "kwargs": encoded(dict(kwargs)),
-        }
+        request = {"source": source, "args": encoded(list(args)), "kwargs": encoded(dict(kwargs))}
         for last in (False, True):
             try:
                 with self._server.worker(self.seconds) as worker:

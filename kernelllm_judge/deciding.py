@@ -14,8 +14,7 @@ from typing import Any
 
 from kernelllm_judge.core.kernel_module import DIGEST_LINE, stamped
 from kernelllm_judge.core.records import Check, TensorSpec
-from kernelllm_judge.coverage.decisions import Decision as Decided
-from kernelllm_judge.coverage.decisions import Outcome, find_decisions, is_device
+from kernelllm_judge.coverage.decisions import Decision as Decided, Outcome, find_decisions, is_device
 from kernelllm_judge.coverage.fencing import fenced
 from kernelllm_judge.findings import Decision, Findings
 from kernelllm_judge.handle import WorkerDied
@@ -161,11 +160,7 @@ def refuse(source: str, lacking: Missing, judging: Judging, plans: Sequence[Plan
 
 
 def _unfenceable(
-    source: str,
-    lacking: Missing,
-    judging: Judging,
-    plans: Sequence[Plan],
-    decisions: Mapping[int, Decided],
+    source: str, lacking: Missing, judging: Judging, plans: Sequence[Plan], decisions: Mapping[int, Decided]
 ) -> str:
     """Says why the original cannot run in place of what was not seen; empty where it can."""
     lines = [decisions[number].line for number in lacking]

@@ -144,9 +144,8 @@ class ForkHost:
     @property
     def lives(self) -> bool:
         """Whether it can still fork, as far as is known."""
-        return not select.select([self._connection], [], [], 0)[
-            0
-        ]  # at the end of a connection one reads nothing
+        # At the end of a connection one reads nothing.
+        return not select.select([self._connection], [], [], 0)[0]
 
     def close(self) -> None:
         """Closes the connection."""

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import FunctionType, TracebackType
+from types import FunctionType
 from typing import Any, Literal, Self
 
 import torch
@@ -189,9 +189,7 @@ class Adoption:
         """Returns the adoption."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         """Takes the kernel back."""
         self.undo()
 

@@ -31,15 +31,7 @@ from kernelllm_judge.core.shorten import whole
 from kernelllm_judge.core.spans import Recorder
 from kernelllm_judge.core.stages import InStage, unwatched
 from kernelllm_judge.examine import examine, examine_decisions
-from kernelllm_judge.findings import (
-    WAITING,
-    Decision,
-    Durations,
-    Findings,
-    Outcome,
-    OutOfMemory,
-    outcome_of,
-)
+from kernelllm_judge.findings import WAITING, Decision, Durations, Findings, Outcome, OutOfMemory, outcome_of
 from kernelllm_judge.isolation.isolation import Isolation, probe_isolation
 from kernelllm_judge.launching import ServerFailed, ServerHost
 from kernelllm_judge.leases import KeptReferences, Lease, Leases, Lending

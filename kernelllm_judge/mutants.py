@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from kernelllm_judge.core.records import Check
-from kernelllm_judge.coverage.device import is_place
+from kernelllm_judge.coverage.device import is_place, quoted
 from kernelllm_judge.findings import Decision, OriginalError, OutOfTime
 from kernelllm_judge.handle import WorkerDied
 from kernelllm_judge.plans import Plan
@@ -50,12 +50,8 @@ class Mutant:
 
     def describe(self, source: str) -> str:
         """Says what made no difference: ``line 14: `tl.exp(-d * d)` made no difference``."""
-        line, start, end = self.operation[1][0]
-        lines = source.splitlines()
-        text = lines[line - 1] if 0 < line <= len(lines) else ""
-        shown = (text[start:end] if end > start else text).strip()[:120]
         what = "made no difference" if self.scaled else "is right without its constant"
-        return f"line {line}: `{shown}` {what}"
+        return f"{quoted(self.operation[1][0], source)} {what}"
 
 
 @dataclass(frozen=True)

@@ -203,10 +203,7 @@ class Timer:
             yield
 
     def _compiled(
-        self,
-        judging: Judging,
-        prepared: PreparedProbe,
-        gradients: Gradients | None = None,
+        self, judging: Judging, prepared: PreparedProbe, gradients: Gradients | None = None
     ) -> Callable[..., Any] | None:
         """Returns what ``torch.compile`` makes of the original, see ``CompiledOriginals.compile``."""
         with judging.findings.durations.part("torch.compile"):

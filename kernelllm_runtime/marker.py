@@ -191,11 +191,7 @@ def _way(given: Way) -> dict[str, Any]:
             raise TypeError(
                 f"triton_candidate: dims[{name!r}] must be (low, high) with 1 <= low <= high, not {bounds!r}."
             )
-    return {
-        "inputs": named,
-        "init": given.get("init", ()),
-        "dims": None if dims is None else dict(dims),
-    }
+    return {"inputs": named, "init": given.get("init", ()), "dims": None if dims is None else dict(dims)}
 
 
 def _checked(cases: Mapping[str, Way] | None) -> Mapping[str, Way]:

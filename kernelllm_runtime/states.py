@@ -72,15 +72,6 @@ def _default_dtype() -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-@contextlib.contextmanager
-def _hook_on_all_modules() -> Iterator[None]:
-    handle = modules.register_module_forward_hook(lambda *_: None)
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
 class _DispatchMode(TorchDispatchMode):
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return function(*args, **(kwargs or {}))
@@ -112,7 +103,7 @@ STATES: tuple[State, ...] = (
     State("a dispatch mode", lambda *_: _DispatchMode()),  # type: ignore[no-untyped-call]
     State("a function mode", lambda *_: _FunctionMode()),
     State("forward-mode gradients", lambda *_: forward_ad.dual_level()),
-    State("hooks on all modules", lambda *_: _hook_on_all_modules()),
+    State("hooks on all modules", lambda *_: modules.register_module_forward_hook(lambda *_: None)),
     State("cached parametrizations", lambda *_: parametrize.cached()),
 )
 """All states, those in which kernels run first."""

@@ -68,9 +68,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:  # a full disk, a folder that is not there
         say(error)
         return UNJUDGED
-    except (
-        BaseException
-    ):  # also a user's sys.exit(): Python's own exit code for it would be that of a verdict
+    except BaseException:
+        # Also a user's sys.exit(): Python's own exit code for it would be that of a verdict.
         traceback.print_exc()
         say("this should not have happened; please report it.")
         return UNJUDGED

@@ -22,10 +22,7 @@ class Formulas:
     """Formulas that hold at all sizes of a list."""
 
     def __init__(
-        self,
-        make: Expressions,
-        leaves: Mapping[str, Node],
-        sizes: Sequence[Mapping[str, int]],
+        self, make: Expressions, leaves: Mapping[str, Node], sizes: Sequence[Mapping[str, int]]
     ) -> None:
         """Prepares.
 

@@ -63,10 +63,10 @@ class Operation:
         """The blocks that it goes on with, each with the values that these get."""
         return [(name, NAME.findall(values or "")) for name, values in _SUCCESSOR.findall(self.text)]
 
-    def number(self, attribute: str, default: int = 0) -> int:
-        """Returns an attribute that is an integer."""
+    def number(self, attribute: str) -> int:
+        """Returns an attribute that is an integer, 0 where it is missing."""
         found = re.search(rf"\b{attribute} = (-?\d+)", self.text)
-        return int(found[1]) if found else default
+        return int(found[1]) if found else 0
 
     def numbers(self, attribute: str) -> list[int]:
         """Returns an attribute that is an array of integers."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from kernelllm_judge.core.offsets import offsets_have_64_bits
-from kernelllm_judge.core.targets import Case, Domain, TensorSpec, is_pin
+from kernelllm_judge.core.targets import Case, Domain, Scalar, TensorSpec, is_pin
 
 
 def reached(cases: Sequence[Case], source: str) -> list[Case]:
@@ -28,16 +28,22 @@ def reached(cases: Sequence[Case], source: str) -> list[Case]:
     ]
 
 
-def at_own_sizes(case: Case) -> Case:
-    """Returns the case with its named dimensions fixed at its own sizes."""
-    sizes = {name: case.sizes.get(name, low) for name, (low, _) in case.domain.dims.items()}
-    inputs = {
+def sized(
+    inputs: Mapping[str, TensorSpec | Scalar], sizes: Mapping[str, int]
+) -> dict[str, TensorSpec | Scalar]:
+    """Returns the arguments with sizes in place of the dimensions that have one."""
+    return {
         name: TensorSpec(s.dtype, tuple(sizes.get(n, n) if isinstance(n, str) else n for n in s.shape))
         if isinstance(s, TensorSpec)
         else s
-        for name, s in case.domain.inputs.items()
+        for name, s in inputs.items()
     }
-    domain = replace(case.domain, inputs=inputs, dims={})
+
+
+def at_own_sizes(case: Case) -> Case:
+    """Returns the case with its named dimensions fixed at its own sizes."""
+    sizes = {name: case.sizes.get(name, low) for name, (low, _) in case.domain.dims.items()}
+    domain = replace(case.domain, inputs=sized(case.domain.inputs, sizes), dims={})
     return replace(case, domain=domain)
 
 

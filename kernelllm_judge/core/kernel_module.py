@@ -21,9 +21,11 @@ from typing import Any
 
 from kernelllm_judge.core.import_block import sorted_imports
 from kernelllm_judge.core.program import UNREADABLE, parse, plain_text, program_digest
-from kernelllm_runtime.supports import KernelModuleError as KernelModuleError
-from kernelllm_runtime.supports import read_supports as read_supports
-from kernelllm_runtime.supports import supports_node
+from kernelllm_runtime.supports import (
+    KernelModuleError as KernelModuleError,
+    read_supports as read_supports,
+    supports_node,
+)
 from kernelllm_runtime.targets import Domain, Scalar, TensorSpec
 
 

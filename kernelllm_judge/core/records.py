@@ -14,16 +14,20 @@ from functools import cached_property
 from typing import Literal
 
 from kernelllm_judge.core.program import program_name
-from kernelllm_judge.core.targets import Case as Case
-from kernelllm_judge.core.targets import Domain as Domain
-from kernelllm_judge.core.targets import Scalar as Scalar
-from kernelllm_judge.core.targets import Target as Target
-from kernelllm_judge.core.targets import TensorSpec as TensorSpec
-from kernelllm_judge.core.targets import is_pin as is_pin
-from kernelllm_runtime.record import SCHEMA as SCHEMA
-from kernelllm_runtime.record import Record as Record
-from kernelllm_runtime.record import RecordError as RecordError
-from kernelllm_runtime.record import SchemaError as SchemaError
+from kernelllm_judge.core.targets import (
+    Case as Case,
+    Domain as Domain,
+    Scalar as Scalar,
+    Target as Target,
+    TensorSpec as TensorSpec,
+    is_pin as is_pin,
+)
+from kernelllm_runtime.record import (
+    SCHEMA as SCHEMA,
+    Record as Record,
+    RecordError as RecordError,
+    SchemaError as SchemaError,
+)
 
 Status = Literal["accepted", "rejected", "inconclusive"]
 BaselineChoice = Literal["eager", "compile", "best"]

@@ -17,29 +17,13 @@ from typing import Any, TypeVar
 
 from kernelllm_runtime.source.syntax import (
     COMPREHENSIONS as COMPREHENSIONS,
-)
-from kernelllm_runtime.source.syntax import (
     Chain as Chain,
-)
-from kernelllm_runtime.source.syntax import (
     Import as Import,
-)
-from kernelllm_runtime.source.syntax import (
     assigned_names as assigned_names,
-)
-from kernelllm_runtime.source.syntax import (
     chain_of as chain_of,
-)
-from kernelllm_runtime.source.syntax import (
     expression as expression,
-)
-from kernelllm_runtime.source.syntax import (
     imports_of as imports_of,
-)
-from kernelllm_runtime.source.syntax import (
     is_docstring as is_docstring,
-)
-from kernelllm_runtime.source.syntax import (
     parameters as parameters,
 )
 

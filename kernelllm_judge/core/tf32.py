@@ -14,20 +14,14 @@ aten = torch.ops.aten
 Factors = Mapping[Any, tuple[int, ...]]
 """Operations, with the positions of the factors among their arguments."""
 
-CONVOLUTIONS: Factors = {
-    aten.convolution.default: (0, 1),
-    aten.convolution_backward.default: (0, 1, 2),
-}
+CONVOLUTIONS: Factors = {aten.convolution.default: (0, 1), aten.convolution_backward.default: (0, 1, 2)}
 PRODUCTS: Factors = {
     aten.mm.default: (0, 1),
     aten.bmm.default: (0, 1),
     aten.addmm.default: (1, 2),
     aten.baddbmm.default: (1, 2),
 }
-_GOVERNED: Mapping[str, Factors] = {
-    CONVOLUTION_PRECISION: CONVOLUTIONS,
-    PRODUCT_PRECISION: PRODUCTS,
-}
+_GOVERNED: Mapping[str, Factors] = {CONVOLUTION_PRECISION: CONVOLUTIONS, PRODUCT_PRECISION: PRODUCTS}
 
 
 def allowed() -> dict[str, Factors]:

@@ -162,7 +162,13 @@ _BOTH: tuple[Outcome, ...] = (False, True)
 
 def decisions_in(tree: ast.Module) -> Iterator[Found]:
     """Yields every decision: conditions before values, so that what is both is a condition."""
-    tables = _tables(tree)
+    tables = {
+        target.id: keys
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and (keys := _keys(node.value))
+    }
     host = list(_host(tree))
     conditions: dict[ast.expr, None] = {}
     for node in host:
@@ -256,17 +262,6 @@ def is_device(function: ast.AST) -> bool:
         if (named.attr if isinstance(named, ast.Attribute) else getattr(named, "id", "")) in JIT:
             return True
     return False
-
-
-def _tables(tree: ast.Module) -> dict[str, tuple[Outcome, ...]]:
-    """Returns the keys of each container of constants that has a name."""
-    return {
-        target.id: keys
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name) and (keys := _keys(node.value))
-    }
 
 
 def _keys(node: ast.expr) -> tuple[Outcome, ...]:

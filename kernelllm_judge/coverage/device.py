@@ -48,6 +48,15 @@ Place = tuple[int, int, int]
 """A line, and the first and the last column; -1 where it ends in another line."""
 
 
+def quoted(place: Place, source: str) -> str:
+    """Returns what stands in a place: ``line 14: `x > 1e9```."""
+    line, start, end = place
+    lines = source.splitlines()
+    text = lines[line - 1] if 0 < line <= len(lines) else ""
+    shown = (text[start:end] if end > start else text).strip()[:120]
+    return f"line {line}: `{shown}`"
+
+
 @dataclass
 class Site:
     """One decision in a kernel, and what was seen of it."""
@@ -111,13 +120,9 @@ class Site:
 
     def describe(self, source: str) -> str:
         """Says what was not seen: ``line 14: `x > 1e9` was never true``."""
-        line, start, end = self.places[0]
-        lines = source.splitlines()
-        text = lines[line - 1] if 0 < line <= len(lines) else ""
-        shown = (text[start:end] if end > start else text).strip()[:120]
         missing = not self.yes
         never = NEVER.get((self.kind, missing), f"was never {'true' if missing else 'false'}")
-        return f"line {line}: `{shown}` {never}"
+        return f"{quoted(self.places[0], source)} {never}"
 
 
 class Sites:

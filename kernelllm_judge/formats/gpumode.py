@@ -27,11 +27,6 @@ _COMPILED = re.compile(r"\btorch\.compile\((\w+)(?:,[^()]*)?\)")
 _DEVICE = re.compile(r"(?<=[\"'])cuda(?::\d+)?(?=[\"'])")
 
 
-def is_problem(folder: Path) -> bool:
-    """Whether a folder holds a problem in this form."""
-    return (folder / TASK).is_file()
-
-
 def translate(folder: Path, submission: str | None, into: Path, *, on_gpu: bool) -> Pair:
     """Writes a problem as a package in another folder, and returns it with the answer.
 
@@ -47,7 +42,7 @@ def translate(folder: Path, submission: str | None, into: Path, *, on_gpu: bool)
     Raises:
         PairError: a file is missing or has another form, or the reference fails.
     """
-    if not is_problem(folder):
+    if not (folder / TASK).is_file():
         raise PairError(f"{folder} holds no {TASK}; name a file, or the folder of a GPU MODE problem.")
     task = _task(folder)
     package = _package(folder, task, into, on_gpu=on_gpu)

@@ -215,9 +215,8 @@ def _drop_capabilities(libc: ctypes.CDLL, kept: int) -> None:
     libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     for capability in range(64):
         if not kept >> capability & 1:
-            libc.prctl(
-                _PR_CAPBSET_DROP, capability, 0, 0, 0
-            )  # refused without privileges: nothing to drop then
+            # Refused without privileges: nothing to drop then.
+            libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
     header = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITY_VERSION_3, 0), 8)
     if kept:
         data = (ctypes.c_uint32 * 6)()

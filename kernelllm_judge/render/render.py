@@ -72,12 +72,12 @@ def _rendered(
 
     composed = partial(_composed, completion, live, on_gpu)
     if completion.format == "inductor":
-        return composed([translate_inductor(completion.text, live, completion)], translated=True)
+        return composed([translate_inductor(completion.text, live)], translated=True)
     code = extract(completion.text)
     if completion.format == "kernel_module":
         return _kernel_module(code, completion, live, on_gpu)
     if is_inductor_code(code):
-        return composed([translate_inductor(code, live, completion)], translated=True)
+        return composed([translate_inductor(code, live)], translated=True)
     if constructors is None:
         raise RenderError("A class `ModelNew` can only be rendered where its constructor can run.")
     return composed(translate_modelnew(code, live, constructors), translated=False)

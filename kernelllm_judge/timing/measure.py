@@ -170,7 +170,7 @@ def measure(
         judged, events = timing.by_the_judge(
             runner, clock, single, flushes["kernel"], _agreement(policy, single)
         )
-        hidden = _hides_time(policy, judged, min(events, single))
+        hidden = judged - min(events, single) > allowed_difference(policy, judged)
         disturbed = hidden and _is_disturbed(policy, clock, eager, series["eager"].median, flushes["eager"])
         eager_peak = _peak(eager)
         flops = count_flops(original.eager)
@@ -239,10 +239,6 @@ def measure_alone(runner: CandidateRunner, roofline: Roofline, original: Origina
 def allowed_difference(policy: Policy, judged: float) -> float:
     """Returns by how many µs the worker's clock may report less than the judge's."""
     return policy.clock_tolerance * judged + 3.0
-
-
-def _hides_time(policy: Policy, judged: float, reported: float) -> bool:
-    return judged - reported > allowed_difference(policy, judged)
 
 
 def _agreement(policy: Policy, single: float) -> Callable[[float, float], bool]:

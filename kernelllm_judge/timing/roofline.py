@@ -172,9 +172,8 @@ def needed_bytes(prepared: PreparedProbe) -> tuple[int, int]:
                 return 0, written
             parts = [(leaf * torch.randn_like(leaf)).sum().double() for leaf in leaves]
             gradients = torch.autograd.grad(torch.stack(parts).sum(), sources, allow_unused=True)
-    except (
-        RuntimeError
-    ):  # it changes an input in place, or has no derivative: nothing is known about its reads
+    except RuntimeError:
+        # It changes an input in place, or has no derivative: nothing is known about its reads.
         return 0, written
     read = sum(
         int(gradient.count_nonzero()) * gradient.itemsize for gradient in gradients if gradient is not None

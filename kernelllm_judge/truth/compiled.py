@@ -33,10 +33,7 @@ class CompiledOriginals:
         self._compiled: dict[Sizes, Callable[..., Any] | None] = {}
 
     def compile(
-        self,
-        prepared: PreparedProbe,
-        sharing: Sharing,
-        gradients: Gradients | None = None,
+        self, prepared: PreparedProbe, sharing: Sharing, gradients: Gradients | None = None
     ) -> Callable[..., Any] | None:
         """Returns the compiled original, which has been called once; None where it does not compile.
 

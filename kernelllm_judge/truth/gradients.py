@@ -117,7 +117,10 @@ def expected_gradients(
     if any(isinstance(v, torch.Tensor) and v.dtype in WHOLE for v in arguments.values()):
         sizes = in_float64(to_float64, lambda gradient: to_float64(gradient).abs_())
         nearby.append(
-            [g + _accumulating_eps(o) * s.abs_() for o, g, s in zip(original, exact, sizes, strict=True)]
+            [
+                g + min(torch.finfo(o.dtype).eps, torch.finfo(torch.float32).eps) * s.abs_()
+                for o, g, s in zip(original, exact, sizes, strict=True)
+            ]
         )
     elements = sum(v.numel() for v in arguments.values() if isinstance(v, torch.Tensor))
 
@@ -264,11 +267,6 @@ def _output_gradients(leaves: list[Any], seed: int, incoming: str) -> list[torch
         drawn = torch.randn(leaf.shape, generator=generator, device=leaf.device).to(leaf.dtype)
         into.append(INCOMING[incoming](drawn) if incoming else drawn)
     return into
-
-
-def _accumulating_eps(gradient: torch.Tensor) -> float:
-    """Returns the eps of the dtype that sums are accumulated in: at least float32."""
-    return min(torch.finfo(gradient.dtype).eps, torch.finfo(torch.float32).eps)
 
 
 def _expanded(drawn: torch.Tensor) -> torch.Tensor:

@@ -23,11 +23,7 @@ from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.slices import Slicing, equal_to_half, find_slicing, in_slices
 from kernelllm_judge.truth.stress import TRANSFORMS, planted
 from kernelllm_judge.truth.truth import Truth
-from kernelllm_judge.truth.unsupported import (
-    original_errors,
-    refuse_incomparable,
-    updated_buffers,
-)
+from kernelllm_judge.truth.unsupported import original_errors, refuse_incomparable, updated_buffers
 
 Comparable = Callable[[Probe, Modules, dict[str, Any], Any], tuple[Any, list[torch.Tensor]]]
 """``ReferenceOutputs.comparable``."""

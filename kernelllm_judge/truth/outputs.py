@@ -18,8 +18,7 @@ from kernelllm_judge.memory import CallBytes, make_room, release_cache
 from kernelllm_judge.policy import Policy
 from kernelllm_judge.shared.leaves import flatten
 from kernelllm_judge.truth import calls, numerics
-from kernelllm_judge.truth.acceptance import Unasked as Unasked
-from kernelllm_judge.truth.acceptance import refuse_masks
+from kernelllm_judge.truth.acceptance import Unasked as Unasked, refuse_masks
 from kernelllm_judge.truth.compiled import CompiledOriginals
 from kernelllm_judge.truth.exhaustion import Exhaustion
 from kernelllm_judge.truth.gradients import Gradients, expected_gradients, forms_of_gradients
@@ -28,8 +27,7 @@ from kernelllm_judge.truth.large import LargeCalls
 from kernelllm_judge.truth.numerics import Expected
 from kernelllm_judge.truth.originals import Modules, Originals
 from kernelllm_judge.truth.prepared import PreparedProbe, Updates, bytes_of, form_of, tensors_of_call
-from kernelllm_judge.truth.probes import Probe
-from kernelllm_judge.truth.probes import Subject as Subject
+from kernelllm_judge.truth.probes import Probe, Subject as Subject
 from kernelllm_judge.truth.stress import planted
 from kernelllm_judge.truth.truth import Truth
 from kernelllm_judge.truth.unsupported import (

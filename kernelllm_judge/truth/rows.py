@@ -62,15 +62,14 @@ def rms(values: torch.Tensor, dim: int) -> torch.Tensor:
     return peak * norm / math.sqrt(values.shape[dim])
 
 
-def row_scale(rows: torch.Tensor, alike: float = ALIKE) -> torch.Tensor:
+def row_scale(rows: torch.Tensor) -> torch.Tensor:
     """Returns the root mean square of each row, in which elements as large as the largest count as at most 1.
 
     So a fill value such as -1e9 does not hide the other elements. Where all others are tails of a
-    saturated function, they are compared on a scale of 1, because they were computed from numbers about
-    1. Elements of at least the share ``alike`` of the largest are as large; a smaller share gives no larger scale.
+    saturated function, they are compared on a scale of 1, because they were computed from numbers about 1.
     """
     size = rows.abs()
-    rest = torch.where(size < alike * size.amax(1, keepdim=True), size, 0.0)
+    rest = torch.where(size < ALIKE * size.amax(1, keepdim=True), size, 0.0)
     return torch.minimum(rms(size, 1), rms(rest, 1).clamp_min(1.0))
 
 

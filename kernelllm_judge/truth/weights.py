@@ -103,7 +103,9 @@ def normalize(module: nn.Module, arguments: dict[str, Any], accepts: Accepts) ->
     before = [tensor.data.clone() for tensor in tensors]
     hooks = [layer.register_forward_hook(scale, with_kwargs=True) for layer in layers]
     hooks += [
-        norm.register_forward_pre_hook(_standardize, with_kwargs=True) for norm in norms if _averages(norm)
+        norm.register_forward_pre_hook(_standardize, with_kwargs=True)
+        for norm in norms
+        if norm.running_mean is not None and not norm.training
     ]
     try:
         for norm in norms:
@@ -122,11 +124,6 @@ def normalize(module: nn.Module, arguments: dict[str, Any], accepts: Accepts) ->
         for tensor, data in zip(tensors, before, strict=True):
             tensor.data = data
         raise Unasked("the original accepts no normalized weights")
-
-
-def _averages(norm: _BatchNorm) -> bool:
-    """Whether a batch norm uses running statistics."""
-    return norm.running_mean is not None and not norm.training
 
 
 def _standardize(norm: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:

@@ -22,9 +22,8 @@ def describe(error: BaseException, directory: Path) -> dict[str, Any]:
         error, interpreted = error.__cause__, True
         frames += traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename).parent == directory]
-    text = (
-        _compiler_words(error) or str(error).split("\nSearch for `cuda")[0]
-    )  # without CUDA's generic advice
+    # Without CUDA's generic advice.
+    text = _compiler_words(error) or str(error).split("\nSearch for `cuda")[0]
     described = {
         "type": type(error).__name__,
         "message": whole(text, 2 * LONGEST),

@@ -207,9 +207,8 @@ def _bound_grids() -> None:
 
 def _require_multiples() -> None:
     def stated(handle: Any, key: str, values: Any) -> None:
-        first = handle.data.reshape(len(handle.data), -1)[
-            :, 0
-        ]  # of each program; others follow from contiguity
+        # Of each program; others follow from contiguity.
+        first = handle.data.reshape(len(handle.data), -1)[:, 0]
         if key == "tt.divisibility" and len(values) == 1 and np.any(first % values[0]):
             raise AssertionError(f"tl.multiple_of states that {first.max()} is a multiple of {values[0]}")
         state(handle, key, values)

@@ -186,9 +186,8 @@ class Decoder:
         dtype = getattr(torch, buffer["dtype"])
         if self.block.is_meta:
             return torch.empty(buffer["shape"], dtype=dtype, device="meta")
-        return view(
-            self.block, buffer["offset"], buffer["shape"], dtype
-        ).data  # its version is not the block's
+        # Its version is not the block's.
+        return view(self.block, buffer["offset"], buffer["shape"], dtype).data
 
     def value(self, value: Any) -> Any:
         """Returns what a JSON value means."""

@@ -22,29 +22,14 @@ from kernelllm_runtime.pins.functions import (
     is_library,
     reads_of,
 )
-from kernelllm_runtime.pins.objects import (
-    MISSING,
-    Unpinnable,
-    is_plain_object,
-    qualified,
-    reduced,
-    state_of,
-)
+from kernelllm_runtime.pins.objects import MISSING, Unpinnable, is_plain_object, qualified, reduced, state_of
 
 _LONGEST = 80
 """Characters of the longest text that is kept; of others the digest is."""
 
 ATOMS = (bool, int, str, bytes, type(None), type(Ellipsis), type(NotImplemented), complex, range, slice)
 
-BY_REPR = (
-    torch.dtype,
-    torch.device,
-    torch.layout,
-    torch.memory_format,
-    torch.Size,
-    torch.finfo,
-    torch.iinfo,
-)
+BY_REPR = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, torch.finfo, torch.iinfo)
 
 
 def text_of(value: Any, module: nn.Module) -> str:
@@ -204,7 +189,8 @@ class Writer:
             if not is_library(base.__module__ or "", self._own)
             for key, value in vars(base).items()
             if not key.startswith("__") or isinstance(value, types.FunctionType)
-            if key != "_abc_impl" and not _is_descriptor(value)
+            if key != "_abc_impl"
+            and not isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType)
         }
         return f"{name}({', '.join(f'{key}={self.shown(v)}' for key, v in held.items())})"
 
@@ -257,7 +243,3 @@ def _numpy(value: Any) -> str:
         if not value.shape
         else f"{name} {hashlib.sha256(value.tobytes()).hexdigest()}"
     )
-
-
-def _is_descriptor(value: Any) -> bool:
-    return isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType)

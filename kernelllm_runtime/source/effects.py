@@ -52,7 +52,7 @@ class Effects:
 
 def effects(nodes: Iterable[ast.AST], ignore: Ignore) -> Effects:
     """Returns what running statements or expressions may change; the bodies of functions in them do not run."""
-    finder = _Finder(ignore, bodies=False)
+    finder = _Finder(ignore)
     for node in nodes:
         finder.visit(node)
     return finder.found
@@ -60,7 +60,7 @@ def effects(nodes: Iterable[ast.AST], ignore: Ignore) -> Effects:
 
 def effects_of_call(function: ast.AST, ignore: Ignore) -> Effects:
     """Returns what calling a function may change other than what it is given, or any method of a class."""
-    finder = _Finder(ignore, bodies=True)
+    finder = _Finder(ignore)
     own: set[str] = set()
     shared = {n for g in ast.walk(function) if isinstance(g, ast.Global) for n in g.names}
     sources: defaultdict[str, set[tuple[Chain, bool]]] = defaultdict(set)
@@ -141,9 +141,9 @@ def _mentioned(node: ast.AST) -> set[Chain]:
 
 
 class _Finder(ast.NodeVisitor):
-    def __init__(self, ignore: Ignore, *, bodies: bool) -> None:
+    def __init__(self, ignore: Ignore) -> None:
         self.found = Effects()
-        self._ignore, self._bodies = ignore, bodies
+        self._ignore = ignore
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         self._decorated(node)
@@ -173,15 +173,13 @@ class _Finder(ast.NodeVisitor):
         if chain:
             self._called(chain)
         elif isinstance(node.func, ast.Attribute | ast.Subscript | ast.Call):
-            self._touch(_mentioned(node.func), deep=True)
+            self._touch(_mentioned(node.func))
         harmless = chain is not None and (
             (len(chain) == 1 and chain[0] in _HARMLESS) or (len(chain) > 1 and chain[-1] in _CONTAINER)
         )
         if not harmless:
             by = ".".join(chain or ())
-            self._touch(
-                {c for each in (*node.args, *node.keywords) for c in _mentioned(each)}, deep=True, by=by
-            )
+            self._touch({c for each in (*node.args, *node.keywords) for c in _mentioned(each)}, by)
         self.generic_visit(node)
 
     def _called(self, chain: Chain) -> None:
@@ -189,8 +187,8 @@ class _Finder(ast.NodeVisitor):
         if len(chain) > 1:
             self.found.touched.add(Touch(chain[:-1], chain[-1] not in _CONTAINER, True))
 
-    def _touch(self, chains: Iterable[Chain], *, deep: bool, by: str = "") -> None:
-        self.found.touched |= {Touch(chain, deep, True, by) for chain in chains}
+    def _touch(self, chains: Iterable[Chain], by: str = "") -> None:
+        self.found.touched |= {Touch(chain, True, True, by) for chain in chains}
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         self._stored(node)
@@ -215,7 +213,7 @@ class _Finder(ast.NodeVisitor):
 
     def visit_Expr(self, node: ast.Expr) -> None:
         if not isinstance(node.value, ast.Call | ast.Constant | ast.Name | ast.Attribute):
-            self._touch(_mentioned(node.value), deep=True)  # operators may change what they are given
+            self._touch(_mentioned(node.value))  # operators may change what they are given
         self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:

@@ -87,9 +87,8 @@ def module_names(tree: ast.Module) -> ModuleNames:
             bound = {name for part in unit.parts for name in assigned_names(part)}
             for name in sorted(bound | {*_changed(unit.statement)}):
                 if name not in names and (unit.guards or name not in bound):
-                    names[
-                        name
-                    ].parts += stars  # which may have given it the value that it keeps or is changed
+                    # A star may have given it the value that it keeps or is changed.
+                    names[name].parts += stars
                 names[name].units[number] = unit.nodes
                 names[name].parts.append(None)
     return ModuleNames(dict(names), tuple(stars), units)

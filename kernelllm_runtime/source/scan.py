@@ -57,11 +57,7 @@ def scan(paths: Iterable[Path], root: Path, *, kernelbench: bool = False) -> Sca
 
 
 def scan_file(
-    path: Path,
-    root: Path,
-    *,
-    kernelbench: bool = False,
-    project: ProjectSources | None = None,
+    path: Path, root: Path, *, kernelbench: bool = False, project: ProjectSources | None = None
 ) -> Scan:
     """Finds the targets in one file; the arguments are those of ``scan``.
 

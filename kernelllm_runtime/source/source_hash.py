@@ -63,9 +63,8 @@ def _closure(project: ProjectSources, module: Module, mark: Mark, *, by_path: bo
         closure.add(module, "class", mark.node)
         if len(mark.expression) > 1 and mark.expression[0] in module.names:
             closure.add_changes(module, mark.expression[0])
-    if (
-        mark.node is None or len(mark.expression) == 1
-    ):  # alternatives in an if/else, or a class from elsewhere
+    # Alternatives in an if/else, or a class from elsewhere.
+    if mark.node is None or len(mark.expression) == 1:
         closure.add(module, "class", expression(".".join(mark.expression)))
     if mark.kind == "kernelbench":
         closure.add(module, "inputs", expression("get_inputs"))
@@ -234,9 +233,8 @@ def distribution(top: str) -> str:
 def _distributions() -> Mapping[str, list[str]]:
     from importlib import metadata
 
-    return (
-        metadata.packages_distributions()
-    )  # slow, because it reads every RECORD: only for names that are no distribution's
+    # Slow, because it reads every RECORD: only for names that are no distribution's.
+    return metadata.packages_distributions()
 
 
 def normalised(node: ast.AST, ignore: Callable[[ast.expr], bool], with_imports: bool = True) -> str:

@@ -16,14 +16,7 @@ from pytest_kernelllm.commands.project import project_here
 from pytest_kernelllm.core.history import Run
 from pytest_kernelllm.core.words import counted, say
 from pytest_kernelllm.discover.scan import scan
-from pytest_kernelllm.report.fitted import (
-    NAME,
-    SENTENCE,
-    Column,
-    fitted,
-    rendered,
-    terminal_width,
-)
+from pytest_kernelllm.report.fitted import NAME, SENTENCE, Column, fitted, rendered, terminal_width
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.store.hub import HubError, HubStore, Pulled
 from pytest_kernelllm.store.signing import VARIABLE

@@ -216,10 +216,7 @@ _SIZE = r"(\d+(?:\.\d+)?) *([KMGT])(i?)B"
 _FORMS = {
     "compare_fail": (r"\d{1,2}(\.\d+)? ?%", "a percentage below 100%, such as 10%"),
     "arch": ("|".join(ARCHITECTURES), f"one of {', '.join(ARCHITECTURES)}"),
-    "kernels_dir": (
-        r"[^\W\d]\w*(/[^\W\d]\w*)*",
-        "names of letters, digits and _, with / between them",
-    ),
+    "kernels_dir": (r"[^\W\d]\w*(/[^\W\d]\w*)*", "names of letters, digits and _, with / between them"),
     "cluster": ("(auto|ray://.*)?", "auto or ray://HOST:PORT"),
     "gpu_memory": (rf"((?![0.]+ *[KMGT]){_SIZE})?", "a size such as 24GiB"),
 }

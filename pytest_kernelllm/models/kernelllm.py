@@ -15,7 +15,7 @@ from pytest_kernelllm.models.prompt import SYSTEM, TEMPLATE, chat_task, fill
 from pytest_kernelllm.models.protocol import Answer, Ask, Sampling
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    pass
 
 
 class SamplingOptions(TypedDict, total=False):
@@ -69,9 +69,7 @@ class KernelLLM:
         """Returns itself."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         """Calls ``close``."""
         self.close()
 

@@ -26,8 +26,7 @@ from pytest_kernelllm.core.usage import Usage
 from pytest_kernelllm.core.words import counted
 from pytest_kernelllm.discover.adoption import adoption_state
 from pytest_kernelllm.discover.scan import Scan, scan_file
-from pytest_kernelllm.generate.protocol import GenerateError
-from pytest_kernelllm.generate.protocol import Generator as KernelGenerator
+from pytest_kernelllm.generate.protocol import GenerateError, Generator as KernelGenerator
 from pytest_kernelllm.models.generator import PromptHook
 from pytest_kernelllm.plugin.items import CandidateItem, TargetFile, TargetItem
 from pytest_kernelllm.plugin.loop import TOGETHER, Loop

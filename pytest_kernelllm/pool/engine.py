@@ -21,12 +21,7 @@ from pytest_kernelllm.pool.pool_process import Slot
 from pytest_kernelllm.pool.process_slot import ProcessSlot
 
 PROCESS = "pytest_kernelllm.pool.judging_process"
-ON_GPU = (
-    "sympy",
-    "torch._dynamo",
-    "torch._inductor.compile_fx",
-    "pytest_kernelllm.generate.inductor.cases",
-)
+ON_GPU = ("sympy", "torch._dynamo", "torch._inductor.compile_fx", "pytest_kernelllm.generate.inductor.cases")
 """What judging and writing import on a GPU sooner or later, which takes as long as several verdicts."""
 
 CLUSTER = "pytest_kernelllm.beside.cluster.engine"

@@ -74,10 +74,7 @@ def job_summary(report: Report, longest: int = LONGEST_SUMMARY) -> str:
 
 
 def pull_request_section(
-    report: Report,
-    digest: str,
-    run: str,
-    adopted: Collection[str] | None = None,
+    report: Report, digest: str, run: str, adopted: Collection[str] | None = None
 ) -> str:
     """Returns the action's part of a pull request's text, from its mark to its end; also what stands above a review.
 
@@ -222,7 +219,7 @@ def _timings(verdict: Verdict) -> Iterable[str]:
         return ["- speed not measured", *([f"- {verdict.sizes_asked}"] if verdict.sizes_asked else [])]
     rows = [
         f"| {code(t.name)} | {t.kernel.p50:.4g} | {t.eager.p50:.4g} | {_ratio(t.speedup)} | "
-        f"{f'{t.compiled.p50:.4g}' if t.compiled else '–'} | {_ratio(t.speedup_compiled)} | {_percent(t.roofline_share)} |"
+        f"{f'{t.compiled.p50:.4g}' if t.compiled else '–'} | {_ratio(t.speedup_compiled)} | {f'{100 * t.roofline_share:.3g} %'} |"
         for t in verdict.timing[:50]
     ]
     head = "| case | kernel, µs | eager, µs | speedup | compiled, µs | speedup over it | of the roofline |"
@@ -258,10 +255,6 @@ def _where(environment: Environment) -> str:
 
 def _ratio(ratio: Ratio | None) -> str:
     return f"{ratio.value:.3g}× [{ratio.low:.3g}, {ratio.high:.3g}]" if ratio else "–"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
 
 
 def _plain(text: str) -> str:

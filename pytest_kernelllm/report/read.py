@@ -7,15 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from kernelllm_judge.core.records import (
-    ADOPTED,
-    SCHEMA,
-    Environment,
-    Record,
-    RecordError,
-    Target,
-    Verdict,
-)
+from kernelllm_judge.core.records import ADOPTED, SCHEMA, Environment, Record, RecordError, Target, Verdict
 from kernelllm_judge.core.shorten import whole
 from kernelllm_judge.core.spans import Span
 from pytest_kernelllm.core.history import History

@@ -148,7 +148,10 @@ def _shares(process: str, own: Sequence[Lane], end: float) -> tuple[str, ...]:
 
 def _picture(found: Sequence[Lane], start: float, seconds: float) -> str:
     scale = (WIDTH - MARGIN) / (seconds or 1.0)
-    colours = {what: 47 * number % 360 for number, what in enumerate(sorted(_kinds(found)))}
+    colours = {
+        what: 47 * number % 360
+        for number, what in enumerate(sorted({span.what for lane in found for span, _ in lane.spans}))
+    }
     parts, top = [], ROW * 2
     for lane in found:
         name = f"{lane.process}: {lane.thread}"
@@ -171,10 +174,6 @@ def _picture(found: Sequence[Lane], start: float, seconds: float) -> str:
         parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{ROW}" y2="{top}"/>')
         parts.append(f'<text x="{x:.1f}" y="12">{tick * step:g} s</text>')
     return f'<svg width="{WIDTH}" height="{top}" role="img" aria-label="lanes">{"".join(parts)}</svg>'
-
-
-def _kinds(found: Sequence[Lane]) -> set[str]:
-    return {span.what for lane in found for span, _ in lane.spans}
 
 
 def _steps() -> Iterable[float]:

@@ -113,11 +113,7 @@ class Histories:
         return replace(history, points=tuple(points[-SHOWN:]))
 
     def _compared(
-        self,
-        own: Sequence[Recorded],
-        known: Sequence[Recorded],
-        here: Sequence[Recorded],
-        verdict: Verdict,
+        self, own: Sequence[Recorded], known: Sequence[Recorded], here: Sequence[Recorded], verdict: Verdict
     ) -> tuple[Comparison | None, str]:
         """Returns the comparison, if there is one, and the sentence about it."""
         if verdict.verdict == "inconclusive":

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from kernelllm_judge.core.measured import Measured
-from kernelllm_judge.core.records import Candidate, Completion, KernelRecord, Verdict
+from kernelllm_judge.core.records import Candidate, Completion, KernelRecord
 from pytest_kernelllm.store import Store
 from pytest_kernelllm.store.completions import CompletionKey
 from pytest_kernelllm.store.measurements import MeasurementKey
@@ -67,10 +67,6 @@ class Known:
             store.measurements, lasts=lambda measured: measured.seconds > 0
         )
         self.verdicts: Memo[VerdictKey, KernelRecord] = Memo(
-            store.verdicts, lasts=lambda record: lasting(record.verdict)
+            store.verdicts,
+            lasts=lambda record: record.verdict.verdict != "inconclusive" or bool(record.verdict.lacks),
         )
-
-
-def lasting(verdict: Verdict) -> bool:
-    """Whether a verdict is worth keeping: it is decided, or this environment, which is in its key, lacks what would decide it."""
-    return verdict.verdict != "inconclusive" or bool(verdict.lacks)

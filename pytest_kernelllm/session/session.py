@@ -219,7 +219,7 @@ class Session:
             SessionError: the target cannot be imported, built or called, or nothing can be judged here.
         """
         key = target.id, candidate
-        with _quiet("torch.__trace"):
+        with _without_trace():
             if key not in self._outcomes:
                 self.expect(target, candidate)
                 self._ahead.wait_for(Group(target.id, candidate.generator))
@@ -232,7 +232,7 @@ class Session:
 
         ``outcome`` has all of a group then, or raises what ended it. None: there is none left. Not thread-safe.
         """
-        with _quiet("torch.__trace"):
+        with _without_trace():
             return self._ahead.ended(seconds)
 
     @property
@@ -338,9 +338,9 @@ def _each(drafts: Iterable[Draft], written: dict[CandidateId, Completion]) -> It
 
 
 @contextlib.contextmanager
-def _quiet(name: str) -> Iterator[None]:
-    """Silences a logger: torch's structured trace would fill pytest's captured logs with empty lines."""
-    logger = logging.getLogger(name)
+def _without_trace() -> Iterator[None]:
+    """Silences torch's structured trace, which would fill pytest's captured logs with empty lines."""
+    logger = logging.getLogger("torch.__trace")
     before, logger.disabled = logger.disabled, True
     try:
         yield

@@ -150,9 +150,8 @@ class HubStore:
         )
 
         url = hf_hub_url(self.repository, name, repo_type="dataset", revision=revision, endpoint=api.endpoint)
-        headers = build_hf_headers(library_name=CLIENT) | {
-            "accept-encoding": "identity"
-        }  # nothing that grows on arrival
+        # Nothing that grows on arrival.
+        headers = build_hf_headers(library_name=CLIENT) | {"accept-encoding": "identity"}
         content = b""
         with get_session().stream("GET", url, headers=headers, timeout=TIMEOUT) as answer:
             hf_raise_for_status(answer)

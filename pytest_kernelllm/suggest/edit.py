@@ -198,7 +198,7 @@ def _replaced(text: _Text, value: ast.expr, kernel: str) -> tuple[int, int, str]
 def _added(text: _Text, call: ast.Call, argument: str) -> list[tuple[int, int, str]]:
     """Adds a last argument, laid out as the call's others are."""
     start, end = text.span(call)
-    last = _last_before_closing(text, start, end)
+    last = _tokens(text, start, end)[-2][1]
     if not (call.args or call.keywords):
         # With the comma, removing the argument again can tell `()` from no parentheses at all.
         return [(last, last, f"{argument}," if last == end - 1 else argument)]
@@ -266,11 +266,6 @@ def _start_of_last(text: _Text, call: ast.Call) -> int:
     starts = [text.span(node)[0] for node in call.args]
     starts += [text.offset(keyword.lineno, keyword.col_offset) for keyword in call.keywords]
     return max(starts)
-
-
-def _last_before_closing(text: _Text, start: int, end: int) -> int:
-    """Index after the last token before a call's closing parenthesis."""
-    return _tokens(text, start, end)[-2][1]
 
 
 def _tokens(text: _Text, start: int, end: int) -> list[tuple[int, int]]:

@@ -47,7 +47,7 @@ def change_files(root: Path, changes: Mapping[str, FileChange]) -> None:
         for path in sorted(
             changes, key=lambda path: (changes[path][0] is not None, changes[path][1] is None)
         ):
-            made += _folders_to_make(root / path)
+            made += [folder for folder in reversed((root / path).parents) if not folder.exists()]
             done.append(path)
             _put(root / path, changes[path][1])
     except BaseException as error:
@@ -70,10 +70,6 @@ def _put(path: Path, new: bytes | None) -> None:
     mode = file.stat().st_mode & 0o7777 if file.exists() else None
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(file, new, mode=mode)
-
-
-def _folders_to_make(file: Path) -> list[Path]:
-    return [folder for folder in reversed(file.parents) if not folder.exists()]
 
 
 def _remove_empty(folders: Iterable[Path]) -> None:

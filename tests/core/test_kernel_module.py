@@ -7,8 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from kernelllm_judge.core.kernel_module import (
     DIGEST_LINE,

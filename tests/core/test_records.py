@@ -5,8 +5,7 @@ import math
 
 import jsonschema
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kernelllm_judge.core.records import Check, Environment, RecordError, Spread, Verdict
 from pytest_kernelllm.report.schema import verdict_schema

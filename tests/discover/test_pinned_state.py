@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, assume, given, settings, strategies as st
 from kinds_of_state import KINDS, Kind
 
 from kernelllm_judge.target.live import LiveTarget, TargetError, load_target

@@ -3,8 +3,7 @@
 import json
 from dataclasses import asdict
 
-from benchmarks import __main__ as benchmarks
-from benchmarks import results
+from benchmarks import __main__ as benchmarks, results
 from benchmarks.rows import RESULTS, Row, less, over_rounds, write
 
 

@@ -7,9 +7,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from triton.language import extra
-from triton.language import load as read
-from triton.language import max as widest
+from triton.language import extra, load as read, max as widest
 from triton.language.extra import libdevice
 from triton.language.extra.cuda import libdevice as cuda_libdevice
 from triton.language.extra.libdevice import rsqrt

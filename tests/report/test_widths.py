@@ -17,8 +17,7 @@ from kernelllm_judge.core.shorten import path, whole
 from pytest_kernelllm.beside.optimize.report import UNKNOWN, ModuleReport, OptimizeReport
 from pytest_kernelllm.beside.passk.records import Sample
 from pytest_kernelllm.beside.passk.table import render_benchmark
-from pytest_kernelllm.beside.ranking.result import RankedModule, Ranking
-from pytest_kernelllm.beside.ranking.result import render as render_ranking
+from pytest_kernelllm.beside.ranking.result import RankedModule, Ranking, render as render_ranking
 from pytest_kernelllm.commands.store import listed
 from pytest_kernelllm.core.outcome import Outcome
 from pytest_kernelllm.report.table import render_table

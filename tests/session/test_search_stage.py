@@ -14,7 +14,7 @@ from kernelllm_judge.render.inductor import sections
 from kernelllm_judge.render.inductor.sections import Section
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.discover.scan import scan_file
-from pytest_kernelllm.session.inductor import PooledInductor
+from pytest_kernelllm.session.generators import PooledInductor
 from pytest_kernelllm.session.search import SearchStage
 from pytest_kernelllm.session.session import open_session
 

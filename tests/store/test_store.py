@@ -10,8 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from standing_now import NOW
 
 from kernelllm_judge.core.records import Candidate, Completion, Environment, KernelRecord, Terms, Verdict

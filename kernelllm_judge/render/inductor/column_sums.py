@@ -22,18 +22,8 @@ from kernelllm_judge.core.syntax import (
     stored_names,
 )
 from kernelllm_judge.render.errors import RenderError
-from kernelllm_judge.render.inductor.program import (
-    ROWS,
-    Assign,
-    KernelSource,
-    Launch,
-    Program,
-    Step,
-)
-from kernelllm_judge.render.inductor.torch_calls import (
-    contiguous_strides,
-    is_allocation,
-)
+from kernelllm_judge.render.inductor.program import ROWS, Assign, KernelSource, Launch, Program, Step
+from kernelllm_judge.render.inductor.torch_calls import contiguous_strides, is_allocation
 from kernelllm_judge.render.inductor.wrapper import runtime_parameters
 
 WORKSPACE = "ws_ptr"

@@ -7,11 +7,7 @@ import ast
 from kernelllm_judge.core.records import Domain
 from kernelllm_judge.render.inductor import launch
 from kernelllm_judge.render.inductor.identities import with_identities
-from kernelllm_judge.render.inductor.int64_offsets import (
-    needs_int64,
-    with_int32_offsets,
-    with_int64_offsets,
-)
+from kernelllm_judge.render.inductor.int64_offsets import needs_int64, with_int32_offsets, with_int64_offsets
 from kernelllm_judge.render.inductor.program import Binding, Launch, Program
 from kernelllm_judge.render.inductor.template_text import without_decided_branches, without_rounding
 from kernelllm_judge.render.lower import lower

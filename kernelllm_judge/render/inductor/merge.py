@@ -5,12 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from kernelllm_judge.render.inductor.program_text import (
-    Allocation,
-    AutogradText,
-    ProgramText,
-    Statements,
-)
+from kernelllm_judge.render.inductor.program_text import Allocation, AutogradText, ProgramText, Statements
 
 _CONVERSION = ".to(tl.float32)"
 

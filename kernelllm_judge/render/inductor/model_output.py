@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from kernelllm_judge.core.domains import sized
 from kernelllm_judge.core.records import Case, Domain, TensorSpec
 from kernelllm_judge.core.syntax import call_name, constant_int, is_docstring
 from kernelllm_judge.render.errors import RenderError
@@ -136,7 +137,6 @@ def _domain(case: Case, program: Program, binding: Binding, problems: list[str])
     """Returns the part of a case's domain that the size asserts in the text allow, or None."""
     dims = dict(case.domain.dims)
     sizes: dict[str, int] = {}
-    inputs = dict(case.domain.inputs)
     written_for = _float_dtypes(program)
     for argument, path in binding.arguments.items():
         spec = binding.specs.get(path)
@@ -156,14 +156,10 @@ def _domain(case: Case, program: Program, binding: Binding, problems: list[str])
                 f" ({', '.join(map(str, spec.shape))})."
             )
             return None
-    fixed = {
-        name: TensorSpec(s.dtype, tuple(sizes.get(n, n) if isinstance(n, str) else n for n in s.shape))
-        if isinstance(s, TensorSpec)
-        else s
-        for name, s in inputs.items()
-    }
     left = {name: bounds for name, bounds in dims.items() if name not in sizes}
-    return Domain(fixed, case.domain.attributes, left, case.domain.training, case.domain.grad)
+    return Domain(
+        sized(case.domain.inputs, sizes), case.domain.attributes, left, case.domain.training, case.domain.grad
+    )
 
 
 def _fits(

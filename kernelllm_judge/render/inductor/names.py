@@ -99,19 +99,15 @@ def kernel_names(
             result[parameter] = names.take(arguments[parameter] + suffix)
         else:
             result[parameter] = names.take(parameter)
-    for node in _assignments(function):
+    for node in [
+        n
+        for n in _in_order(function.body)
+        if isinstance(n, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.For)
+    ]:
         for target in _target_names(node):
             if target not in result:
                 result[target] = names.take(_local(target, node, known, result))
     return result
-
-
-def _assignments(function: ast.FunctionDef) -> list[ast.stmt]:
-    return [
-        n
-        for n in _in_order(function.body)
-        if isinstance(n, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.For)
-    ]
 
 
 def _in_order(body: Iterable[ast.stmt]) -> Iterable[ast.stmt]:

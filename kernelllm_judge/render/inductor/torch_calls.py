@@ -31,14 +31,9 @@ def is_allocation(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and call_name(node) in ALLOCATIONS
 
 
-def is_attention(node: ast.expr) -> bool:
-    """Whether an expression is attention, which PyTorch's libraries compute."""
-    return isinstance(node, ast.Call) and call_name(node) in _ATTENTION
-
-
 def result_name(node: ast.expr) -> str:
     """Returns a name for what a library call gives."""
-    if is_attention(node):
+    if isinstance(node, ast.Call) and call_name(node) in _ATTENTION:
         return "attended"
     return "largest" if isinstance(node, ast.Call) and call_name(node) == _TOPK else "product"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kernelllm_judge.core.parts import Parts
-from kernelllm_judge.core.records import Case, Completion, Domain
+from kernelllm_judge.core.records import Case, Domain
 from kernelllm_judge.core.syntax import snake_case
 from kernelllm_judge.render.describe import describe
 from kernelllm_judge.render.errors import RenderError
@@ -48,13 +48,12 @@ def is_inductor_code(source: str) -> bool:
     )
 
 
-def translate_inductor(source: str, live: LiveTarget, completion: Completion) -> Rendered:
+def translate_inductor(source: str, live: LiveTarget) -> Rendered:
     """Translates Inductor's code to the parts of a kernel module.
 
     Args:
         source: the sections of an Inductor completion, or a module with kernels, ``call`` and ``ModelNew``.
         live: the target.
-        completion: the completion with this text.
 
     Raises:
         RenderError: the text is cut off, reads attributes that the target lacks, or needs an operation
@@ -177,7 +176,7 @@ def _body(groups: Sequence[_Group], live: LiveTarget) -> str:
         if group.written.function is not None:
             parts.append(group.written.function.text())
     if len(groups) == 1:
-        parts.append(_forward("forward", groups[0].written.lines(), live, groups[0].versions[0].domain))
+        parts.append(_forward(groups[0].written.lines(), live, groups[0].versions[0].domain))
     else:
         parts += _dispatching(groups, live)
     return with_imports("\n\n\n".join(part.strip("\n") for part in parts) + "\n")
@@ -198,16 +197,15 @@ def _dispatching(groups: Sequence[_Group], live: LiveTarget) -> list[str]:
         + textwrap.indent("\n".join(group.written.lines()), "    ")
         for group in groups
     ]
-    return [*functions, _forward("forward", lines, live, groups[0].versions[0].domain)]
+    return [*functions, _forward(lines, live, groups[0].versions[0].domain)]
 
 
-def _forward(name: str, statements: Sequence[str], live: LiveTarget, domain: Domain) -> str:
-    """Writes a function with the parameters of the target's ``forward``."""
+def _forward(statements: Sequence[str], live: LiveTarget, domain: Domain) -> str:
+    """Writes ``forward`` with the parameters of the target's."""
     variadic = (live.signature.parameters[p].kind.name.startswith("VAR") for p in live.signature.parameters)
     plain = [p for p, skip in zip(live.signature.parameters, variadic, strict=True) if not skip]
-    function = ast.parse(f"def {name}({', '.join(['self', *plain])}): pass").body[0]
+    function = ast.parse(f"def forward({', '.join(['self', *plain])}): pass").body[0]
     assert isinstance(function, ast.FunctionDef)
-    head = ast.unparse(with_target_parameters(function, live.signature, list(domain.inputs))).partition("\n")[
-        0
-    ]
+    function = with_target_parameters(function, live.signature, list(domain.inputs))
+    head = ast.unparse(function).partition("\n")[0]
     return head + "\n" + textwrap.indent("\n".join(statements), "    ")

@@ -8,12 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from kernelllm_judge.core.syntax import Substitute, call_name, constant_int, expression
 from kernelllm_judge.render.errors import RenderError
-from kernelllm_judge.render.inductor.torch_calls import (
-    contiguous_strides,
-    elements,
-    is_contiguous,
-    same_size,
-)
+from kernelllm_judge.render.inductor.torch_calls import contiguous_strides, elements, is_contiguous, same_size
 
 Shape = Sequence[ast.expr]
 

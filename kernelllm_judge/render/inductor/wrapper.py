@@ -13,15 +13,7 @@ from collections.abc import Mapping, Sequence
 from kernelllm_judge.core.syntax import Substitute, call_name, constant_int, expression
 from kernelllm_judge.render.errors import RenderError
 from kernelllm_judge.render.inductor.kernel_source import parse, read_kernels
-from kernelllm_judge.render.inductor.program import (
-    Assign,
-    Do,
-    KernelSource,
-    Launch,
-    Layout,
-    Program,
-    Step,
-)
+from kernelllm_judge.render.inductor.program import Assign, Do, KernelSource, Launch, Layout, Program, Step
 from kernelllm_judge.render.inductor.torch_calls import size_of
 
 _IGNORED_CALLS = (

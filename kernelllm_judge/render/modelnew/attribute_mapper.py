@@ -7,7 +7,7 @@ import copy
 from collections.abc import Mapping
 
 from kernelllm_judge.core.parts import Parts
-from kernelllm_judge.core.records import Domain, TensorSpec
+from kernelllm_judge.core.records import Domain, Scalar, TensorSpec
 from kernelllm_judge.core.syntax import dotted, expression, literal
 from kernelllm_judge.render.errors import RenderError
 from kernelllm_judge.render.modelnew.instances import Instance
@@ -15,9 +15,54 @@ from kernelllm_judge.render.modelnew.layer_flow import LayerFlow
 from kernelllm_judge.render.modelnew.layers import call_of, from_constructor, has_weights
 from kernelllm_judge.render.modelnew.matches import Match, is_transposed
 from kernelllm_judge.render.modelnew.own_names import OwnNames, prefixes
-from kernelllm_judge.render.modelnew.settings import OwnTensor, Setting
-from kernelllm_judge.render.modelnew.target_attributes import TargetAttributes
+from kernelllm_judge.render.modelnew.settings import OwnTensor, Setting, same
 from kernelllm_judge.render.modelnew.target_layers import TargetLayers
+
+
+class TargetAttributes:
+    """What the target's ``forward`` reads below one of its modules, by name relative to that module."""
+
+    def __init__(self, attributes: Mapping[str, TensorSpec | Scalar], at: str) -> None:
+        """Takes the attributes of a domain; ``at`` is empty or the module's path with a dot behind it."""
+        self._specs = {
+            name.removeprefix(at): spec for name, spec in attributes.items() if name.startswith(at)
+        }
+
+    def __contains__(self, name: str) -> bool:
+        """Whether an attribute of exactly this name is read."""
+        return name in self._specs
+
+    def reaches(self, name: str) -> bool:
+        """Whether ``self.<name>`` starts with an attribute, a sequence or a submodule."""
+        parts = name.split(".")
+        prefixes = {".".join(parts[: i + 1]) for i in range(len(parts))}
+        return any(f"{p}{held}" in self._specs for p in prefixes for held in ("", ".__class__", "[0]"))
+
+    def equals(self, name: str, value: object) -> bool:
+        """Whether an attribute has this plain value."""
+        return name in self._specs and _is(self._specs[name], value)
+
+    def only_with(self, value: object) -> str | None:
+        """Returns the one attribute with a value; None where there are none or several."""
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            return None  # too common to be evidence
+        named = {k: v for k, v in self._specs.items() if not k.endswith("__class__") and "[" not in k}
+        found = [name for name, spec in named.items() if _is(spec, value)]
+        return found[0] if len(found) == 1 else None
+
+    def in_words(self, tensors: bool = False) -> str:
+        """Returns a clause that lists the attributes, or only the tensors among them."""
+        names = [
+            k
+            for k, v in self._specs.items()
+            if not k.endswith("__class__") and (isinstance(v, TensorSpec) or not tensors)
+        ]
+        listed = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+        return f"the target has only {listed}" if names else "the target has none"
+
+
+def _is(spec: TensorSpec | Scalar, value: object) -> bool:
+    return not isinstance(spec, TensorSpec) and (spec is None) == (value is None) and same(spec, value)
 
 
 class AttributeMapper(LayerFlow):

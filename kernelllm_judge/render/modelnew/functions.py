@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING
 
 from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.core.records import TensorSpec
-from kernelllm_judge.core.syntax import (
-    defaults,
-    is_jitted,
-    is_literal,
-    literal,
-    parameters,
-)
+from kernelllm_judge.core.syntax import defaults, is_jitted, is_literal, literal, parameters
 from kernelllm_judge.render.errors import RenderError
 from kernelllm_judge.render.modelnew.matches import likeness, words_of
 

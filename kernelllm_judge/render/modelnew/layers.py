@@ -16,7 +16,6 @@ VENDOR = frozenset(
 )
 """Stock layers that a kernel module calls as they are."""
 
-_POOLING = ("kernel_size", "stride", "padding")
 _IN_EVAL = "False, 0.0"
 """``training`` and ``momentum`` of ``batch_norm``."""
 _F = "torch.nn.functional"

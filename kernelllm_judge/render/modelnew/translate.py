@@ -31,12 +31,7 @@ from kernelllm_judge.render.modelnew.functions import entry, model_texts
 from kernelllm_judge.render.modelnew.instances import Instance, instances
 from kernelllm_judge.render.modelnew.matches import MOST, FirstValues, Match, matches
 from kernelllm_judge.render.modelnew.settings import leaves, modules_of, numbers_of
-from kernelllm_judge.render.modelnew.spelling import (
-    Canonical,
-    imports,
-    with_plain_reads,
-    without_annotations,
-)
+from kernelllm_judge.render.modelnew.spelling import Canonical, imports, with_plain_reads, without_annotations
 from kernelllm_judge.render.rendered import Rendered
 from kernelllm_judge.render.signature import with_target_parameters
 from kernelllm_judge.render.undefined import STANDARD, require_defined, with_imports

@@ -13,12 +13,7 @@ from torch import nn
 from kernelllm_judge.target.reads.source import BY_NAME, asked_by_name, tried_on_self
 from kernelllm_runtime.pins.functions import Reads, cells, function_of, is_library, reads_of
 from kernelllm_runtime.pins.objects import state_of
-
-
-def words(text: str) -> frozenset[str]:
-    """Returns the words of a text."""
-    return frozenset(text.split())
-
+from kernelllm_runtime.source.syntax import words
 
 _WHOLE = words(
     "vars __dict__ __getstate__ __reduce_ex__ asdict astuple attrgetter methodcaller getmembers dir deepcopy dumps "

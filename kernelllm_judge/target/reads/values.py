@@ -11,17 +11,9 @@ import torch
 from torch import nn
 
 from kernelllm_judge.core.targets import Scalar, TensorSpec
-from kernelllm_judge.target.reads.kinds import (
-    is_fixed,
-    is_opaque,
-    is_torch,
-    own_attributes,
-)
+from kernelllm_judge.target.reads.kinds import is_fixed, is_opaque, is_torch, own_attributes
 from kernelllm_judge.target.reads.mentions import Mentions
-from kernelllm_runtime.pins.functions import (
-    function_of,
-    is_library,
-)
+from kernelllm_runtime.pins.functions import function_of, is_library
 from kernelllm_runtime.pins.names import found, pinned
 from kernelllm_runtime.pins.objects import MISSING, Unpinnable, is_plain_object, reduced, state_of
 from kernelllm_runtime.pins.texts import text_of

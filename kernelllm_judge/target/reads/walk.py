@@ -10,22 +10,11 @@ from typing import Any
 
 from torch import nn
 
-from kernelllm_judge.target.reads.kinds import (
-    is_generated,
-    is_torch,
-    is_value,
-)
+from kernelllm_judge.target.reads.kinds import is_generated, is_torch, is_value
 from kernelllm_judge.target.reads.mentions import FUNCTIONS, NEVER_RUN, reads_outside
 from kernelllm_judge.target.reads.source import is_changed, is_defined, is_literal_default
 from kernelllm_judge.target.reads.values import Refused, Values
-from kernelllm_runtime.pins.functions import (
-    cells,
-    defaults,
-    function_of,
-    imports,
-    is_library,
-    reads_of,
-)
+from kernelllm_runtime.pins.functions import cells, defaults, function_of, imports, is_library, reads_of
 from kernelllm_runtime.pins.names import ties
 
 _ALWAYS_RUN = frozenset(("forward", "backward", "setup_context", "jvp"))

@@ -60,11 +60,7 @@ class RayEngine(Engine):
         with contextlib.ExitStack() as opening:
             ray = opening.enter_context(connected(settings.cluster))
             nodes = Nodes(
-                ray,
-                environment.on_gpu,
-                self._per_gpu,
-                settings.workers or sys.maxsize,
-                *self._xdist,
+                ray, environment.on_gpu, self._per_gpu, settings.workers or sys.maxsize, *self._xdist
             )
             nodes.check()
             checks = NodeChecks(environment, say)

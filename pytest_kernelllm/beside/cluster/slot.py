@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import math
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -12,14 +13,35 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from kernelllm_judge.core.targets import Target
+from kernelllm_runtime.source.changes import changes_of
+from kernelllm_runtime.source.resolve import ProjectSources
 from pytest_kernelllm.beside.cluster.actor import JudgingActor
 from pytest_kernelllm.beside.cluster.connection import reason
-from pytest_kernelllm.beside.cluster.files import source_files
 from pytest_kernelllm.beside.cluster.nodes import RaySlot
 from pytest_kernelllm.beside.cluster.versions import NodeChecks
 from pytest_kernelllm.pool.jobs import CannotStart, PoolJob, SlotLost
 from pytest_kernelllm.pool.messages import Handshake, request_of
 from pytest_kernelllm.pool.pool_process import Reply
+
+
+def source_files(root: Path, target: Target) -> dict[Path, bytes]:
+    """Returns a target's file, the project's files that it imports, and those that they import, by absolute path.
+
+    Imports anywhere in a file count, also those in functions. Each file of a package brings the package's
+    ``__init__.py``. Installed packages and data files are not included.
+
+    Raises:
+        OSError: a file cannot be read.
+        SyntaxError, ValueError: the target's file is not Python.
+    """
+    project = ProjectSources(root.absolute())
+    module = project.parse(Path(os.path.normpath(project.root / target.path)))
+    kernel = project.find(module, 0, target.kernel.split(".")) if target.kernel else None
+    starts = filter(None, (module, kernel))
+    files = {each.path for start in starts for each in changes_of(project).loaded(start)}
+    return {file: file.read_bytes() for file in sorted(files)}
+
 
 START_SECONDS = 300.0
 """How long an actor may take to start, for example because others use the node's CPUs or GPUs."""

@@ -22,8 +22,7 @@ from pytest_kernelllm.commands.common import (
 )
 from pytest_kernelllm.config.settings import Settings
 from pytest_kernelllm.core.words import say
-from pytest_kernelllm.discover.scan import Problem as Unread
-from pytest_kernelllm.discover.scan import Scan, scan
+from pytest_kernelllm.discover.scan import Problem as Unread, Scan, scan
 from pytest_kernelllm.generate.protocol import GenerateError
 from pytest_kernelllm.store import Store
 

@@ -9,13 +9,7 @@ from pathlib import Path
 
 from kernelllm_judge.core.errors import SessionError
 from kernelllm_judge.core.records import Target
-from pytest_kernelllm.commands.common import (
-    OK,
-    REJECTED,
-    CommandError,
-    add_judge_options,
-    settings_of,
-)
+from pytest_kernelllm.commands.common import OK, REJECTED, CommandError, add_judge_options, settings_of
 from pytest_kernelllm.commands.targets import find_target
 from pytest_kernelllm.core.words import say
 from pytest_kernelllm.discover.scan import scan
@@ -99,7 +93,7 @@ def _need_torch() -> None:
 
 def _package(options: argparse.Namespace, folder: Path) -> int:
     license, version = options.license or "other", 1 if options.version is None else options.version
-    name = options.name or _package_name(folder.absolute().name)
+    name = options.name or re.sub(r"[^a-z0-9]+", "-", folder.absolute().name.lower()).strip("-")
     if not re.fullmatch(r"[a-z][-a-z0-9]*[a-z0-9]", name):
         raise CommandError(f"{name!r} is not a valid package name; set one such as my-kernels with --name.")
     if not re.fullmatch(r"[\w.+-]+", license) or version < 1:
@@ -140,7 +134,3 @@ def _targets(named: list[str]) -> list[Target]:
     if paths or not named:
         one_by_one += scan(paths or [Path()], Path.cwd()).targets
     return list({target.id: target for target in one_by_one}.values())
-
-
-def _package_name(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

@@ -44,9 +44,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     ranking.add_argument("--overwrite", action="store_true", help="let --write replace a file")
     ranking.add_argument(
-        "--count",
-        action="store_true",
-        help="count bytes and FLOPs and predict times, even if there is a GPU",
+        "--count", action="store_true", help="count bytes and FLOPs and predict times, even if there is a GPU"
     )
     arch = settings_options()["arch"]
     ranking.add_argument(

@@ -7,7 +7,6 @@ import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from rich.markup import escape
@@ -96,9 +95,7 @@ class OptimizeReport:
         """Returns the report."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         """Restores the model."""
         self.restore()
 

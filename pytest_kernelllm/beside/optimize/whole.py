@@ -100,7 +100,10 @@ def _tried(
     """Times the example with a group and without it, and leaves its modules replaced if all that pays."""
     with torch.no_grad(), restored(model):
         gain = _gain(group, example, trial)
-    found = {each.path: _failed(each) or gain for each in group}
+    found = {
+        each.path: getattr(getattr(each.after.forward, DISPATCHER, None), "off", None) or gain
+        for each in group
+    }
     if all(pays(gain, trial.least) for gain in found.values()):
         _replace(group)
     return found
@@ -109,11 +112,6 @@ def _tried(
 def pays(gain: Ratio | str, least: float) -> TypeGuard[Ratio]:
     """Returns whether something is surely more than ``least`` times as fast; not if it is a reason that it fails."""
     return isinstance(gain, Ratio) and gain.low > least
-
-
-def _failed(each: Swap) -> str | None:
-    """Returns why a kernel does not run any more, if it failed."""
-    return getattr(getattr(each.after.forward, DISPATCHER, None), "off", None)
 
 
 def _gain(group: Sequence[Swap], example: Callable[[], object], trial: Trial) -> Ratio:

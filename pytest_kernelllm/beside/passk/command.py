@@ -54,12 +54,7 @@ def measure(
         if session.search_in_words:
             say(session.search_in_words)
         benchmark = bench(
-            session,
-            targets,
-            ks,
-            problems=problems,
-            missing=_missing(found, problems),
-            done=lambda _: done(),
+            session, targets, ks, problems=problems, missing=_missing(found, problems), done=lambda _: done()
         )
     if out != "-":
         print(render_benchmark(benchmark, terminal_width(), sys.stdout.isatty()))

@@ -9,11 +9,16 @@ from typing import Any
 import torch
 from torch import nn
 
+from kernelllm_judge.core.records import Environment, Ratio
+from kernelllm_judge.environment import find_environment
 from kernelllm_judge.timing.roofline import Roofline
-from pytest_kernelllm.beside.optimize.model import open_store
+from kernelllm_runtime.adopted import DISPATCHER
+from pytest_kernelllm.beside.optimize.environment import environment_of
+from pytest_kernelllm.beside.optimize.kernel_index import KernelIndex, NoKernel
+from pytest_kernelllm.beside.optimize.model import Replacement, open_store
+from pytest_kernelllm.beside.optimize.report import UNKNOWN
 from pytest_kernelllm.beside.ranking.ceilings import data_sheet
 from pytest_kernelllm.beside.ranking.costs import Cost, costs
-from pytest_kernelllm.beside.ranking.coverage import Covered
 from pytest_kernelllm.beside.ranking.errors import RankError
 from pytest_kernelllm.beside.ranking.factory import Subject, build, call_of
 from pytest_kernelllm.beside.ranking.markers import Marker, marker_for
@@ -21,6 +26,30 @@ from pytest_kernelllm.beside.ranking.result import RankedModule, Ranking
 from pytest_kernelllm.beside.ranking.rows import Group, groups
 from pytest_kernelllm.beside.ranking.running import Report, Run, built_and_counted, counted, measured
 from pytest_kernelllm.store import Store
+
+
+class Covered:
+    """Looks modules up in a store, for the GPU of the model, or without one for verdicts of Triton's interpreter."""
+
+    def __init__(self, store: Store, model: nn.Module, arch: str) -> None:
+        """``arch`` is the architecture without a GPU."""
+        environment: Environment = environment_of(model) or find_environment("cpu", arch)
+        self._kernels = Replacement(KernelIndex(store, environment))
+
+    def find(self, module: nn.Module) -> tuple[str, Ratio | None, str]:
+        """Returns the verified kernel that would run in a module, its measured speedup over eager, and why none counts.
+
+        The kernel is named by the first 12 digits of its hash, or by its dotted name if it is adopted. Without any kernel for
+        its class in the store, the reason is empty as well.
+        """
+        adopted = getattr(type(module).forward, DISPATCHER, None)
+        if adopted:
+            return adopted.kernel.dotted, None, ""
+        try:
+            record, kernel = self._kernels.choose(module)
+        except NoKernel as none:
+            return "", None, "" if str(none) == UNKNOWN else str(none)
+        return kernel.dotted, record.verdict.speedup, ""
 
 
 def rank(

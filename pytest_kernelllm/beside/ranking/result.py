@@ -83,10 +83,7 @@ class Ranking:
     @property
     def worth(self) -> tuple[RankedModule, ...]:
         """The rows that can save at least 1 % of the step."""
-        return tuple(row for row in self.modules if self._is_worth_it(row))
-
-    def _is_worth_it(self, row: RankedModule) -> bool:
-        return row.own_headroom_ms >= WORTH_SHOWING * self.ms > 0
+        return tuple(row for row in self.modules if row.own_headroom_ms >= WORTH_SHOWING * self.ms > 0)
 
     def markers(self) -> str:
         """Returns a Python file that marks every class in ``worth`` that can be marked, in all ways that have no kernel yet."""

@@ -121,12 +121,12 @@ class _Recorder(DispatchMode):
         self._serials: dict[int, int] = {}
         self._made = 0
         self._stopwatch = stopwatch
-        self._paused = False
+        self.is_paused = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one operation and records it."""
         kwargs = kwargs or {}
-        if self._paused:
+        if self.is_paused:
             return func(*args, **kwargs)
         return self.run(
             lambda: func(*args, **kwargs), lambda out: operation(func, args, kwargs, out, self.region)
@@ -146,16 +146,11 @@ class _Recorder(DispatchMode):
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Operations inside the block are not recorded."""
-        before, self._paused = self._paused, True
+        before, self.is_paused = self.is_paused, True
         try:
             yield
         finally:
-            self._paused = before
-
-    @property
-    def recording(self) -> bool:
-        """Whether operations are recorded now."""
-        return not self._paused
+            self.is_paused = before
 
     # ------------------------------------------------------------------ memory
 
@@ -227,7 +222,7 @@ class _AttentionAsOne(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs one function of torch."""
         kwargs = kwargs or {}
-        if func is not functional.scaled_dot_product_attention or not self._recorder.recording:
+        if func is not functional.scaled_dot_product_attention or self._recorder.is_paused:
             return func(*args, **kwargs)
         return self._recorder.run(
             lambda: func(*args, **kwargs), lambda out: attention(args, kwargs, out, self._recorder.region)

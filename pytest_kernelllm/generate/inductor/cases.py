@@ -47,7 +47,7 @@ def completions(
     why = why_special = ""
     fruitless: set[tuple[bool, tuple[str, ...], str]] = set()
     try:
-        tracers = _tracers(live, gpu)
+        tracers = [_tracer(live, case, gpu) for case in live.cases]
         for variant in variants:
             if len(seen) > max(indices):
                 return
@@ -59,7 +59,7 @@ def completions(
                 if variant.needs not in completion.text:
                     continue
                 # Variants with the same kernels count once, so the rendered texts are compared.
-                body = translate_inductor(completion.text, live, completion).body
+                body = translate_inductor(completion.text, live).body
             except (TraceError, RenderError) as error:
                 if variant.only:
                     why_special = why_special or str(error)
@@ -81,10 +81,6 @@ def completions(
     why = why or why_special
     if why and not seen:
         yield Completion("inductor", max(len(seen), min(indices)), "", "inductor", note=why.rstrip("."))
-
-
-def _tracers(live: LiveTarget, gpu: Gpu) -> list[CaseTracer]:
-    return [_tracer(live, case, gpu) for case in live.cases]
 
 
 def _tracer(live: LiveTarget, case: Case, gpu: Gpu) -> CaseTracer:

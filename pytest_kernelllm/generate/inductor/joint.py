@@ -77,10 +77,7 @@ def export_joint(
 
 
 def _traced(
-    module: nn.Module,
-    program: torch.export.ExportedProgram,
-    arguments: tuple[str, ...],
-    output: Any,
+    module: nn.Module, program: torch.export.ExportedProgram, arguments: tuple[str, ...], output: Any
 ) -> Joint:
     from torch._functorch.aot_autograd import aot_function
 
@@ -121,9 +118,8 @@ def _traced(
     if not taken:
         raise TraceError("no output depends on an input or parameter in a way that autograd can follow")
     graph, outputs = taken[0]
-    graph.graph.set_codegen(
-        CodeGen()
-    )  # without the structure of arguments, which PyTorch cannot copy quietly
+    # Without the structure of arguments, which PyTorch cannot copy quietly.
+    graph.graph.set_codegen(CodeGen())
     differentiable = tuple(number for number, needs in enumerate(returned[0]) if needs)
     refuse_randomness(graph.graph)
     _refuse_aliases(graph.graph, outputs, len(returned[0]))

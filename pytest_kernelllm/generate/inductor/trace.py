@@ -23,12 +23,7 @@ from torch.utils import _pytree as pytree
 from kernelllm_judge.core.shorten import whole
 from kernelllm_runtime.leaves import parameter_of
 from kernelllm_runtime.pins.settings import TF32
-from pytest_kernelllm.generate.inductor.library import (
-    attention_in_order,
-    decomposed,
-    drops_out,
-    keep_strides,
-)
+from pytest_kernelllm.generate.inductor.library import attention_in_order, decomposed, drops_out, keep_strides
 from pytest_kernelllm.generate.inductor.literals import NumbersAsOperations
 
 MOST_STEPS = 128

@@ -151,9 +151,7 @@ VARIANTS = (
     ),
     *(
         replace(
-            TEMPLATES,
-            note=f"matrix products and convolutions in the {number} choice of blocks",
-            rank=rank,
+            TEMPLATES, note=f"matrix products and convolutions in the {number} choice of blocks", rank=rank
         )
         for rank, number in enumerate(("third", "fourth"), 2)
     ),

@@ -90,9 +90,8 @@ async def detect_protocol(
     dialect = owners[-1] if owners else "other"
     prices = _prices(entry.get("pricing"))
     spoken = _spoken(protocol, _named(known_as, repository or model))
-    if (
-        protocol == "auto" and dialect == "other"
-    ):  # known ones have what they need; whoever is not known is asked
+    # Known ones have what they need; whoever is not known is asked.
+    if protocol == "auto" and dialect == "other":
         for each in sorted(_ROUTES, key=lambda name: name != spoken):
             if await _has(http, openai(each, prefix, served), routes):
                 spoken = each

@@ -183,9 +183,7 @@ class EndpointModel:
         yield from self._sampled(sampling, write)
 
     def _sampled(
-        self,
-        sampling: Sampling,
-        work: Callable[[Sampler, Callable[[T], None]], Coroutine[Any, Any, None]],
+        self, sampling: Sampling, work: Callable[[Sampler, Callable[[T], None]], Coroutine[Any, Any, None]]
     ) -> Iterator[T]:
         """Yields what ``work`` emits of a sampler, and remembers what the server does not take."""
         served = self._served()

@@ -104,11 +104,7 @@ def _is_inside(root: Path, path: str, sources: Path) -> bool:
 
 
 def _adopted(
-    root: Path,
-    sources: Path,
-    kernels: Sequence[ProposedKernel],
-    verified: Sequence[Target],
-    kernels_dir: str,
+    root: Path, sources: Path, kernels: Sequence[ProposedKernel], verified: Sequence[Target], kernels_dir: str
 ) -> _Adopted:
     """Adopts the kernels."""
     paths = {target.path for target in verified} | {kernel.target.partition("::")[0] for kernel in kernels}

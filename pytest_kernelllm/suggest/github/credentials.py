@@ -83,7 +83,7 @@ def in_git(folder: Path, server: str) -> Iterator[str]:
             r"(remote|submodule)\..*\.(push)?url|url\..*\.(push)?insteadof|http\.(.*\.)?proxy", key
         ):
             if _has_login(value) or _has_login(key.partition(".")[2]):
-                yield f"a login in `{_without_login(key)}` in {origin}"
+                yield f"a login in `{re.sub(r'//[^/@]*@', '//…@', key)}` in {origin}"
         elif re.fullmatch(r"credential\.(.*\.)?helper", key):
             if value:
                 helpers[where] = scope, key
@@ -108,10 +108,6 @@ def _has_login(address: str) -> bool:
     """Whether an address over HTTP names a user or a password; over SSH a user is no secret."""
     parts = urlsplit(address) if address.lower().startswith(("http://", "https://")) else None
     return parts is not None and "@" in parts.netloc
-
-
-def _without_login(key: str) -> str:
-    return re.sub(r"//[^/@]*@", "//…@", key)
 
 
 def _fills(folder: Path, server: str) -> bool:

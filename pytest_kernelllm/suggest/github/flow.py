@@ -17,15 +17,7 @@ from pytest_kernelllm.suggest.github.proposal import Proposal, make_proposal
 from pytest_kernelllm.suggest.place import FOLDER
 
 Result = Literal[
-    "opened",
-    "updated",
-    "unchanged",
-    "closed",
-    "nothing",
-    "kept",
-    "declined",
-    "outdated",
-    "artifact",
+    "opened", "updated", "unchanged", "closed", "nothing", "kept", "declined", "outdated", "artifact"
 ]
 
 _MOVED_ON = "The branch was deleted or has new commits since it was verified."

@@ -1,6 +1,6 @@
 """The files that a target needs elsewhere."""
 
-from pytest_kernelllm.beside.cluster.files import source_files
+from pytest_kernelllm.beside.cluster.slot import source_files
 from pytest_kernelllm.discover.scan import scan
 
 MODEL = """

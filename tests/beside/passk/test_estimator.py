@@ -5,8 +5,7 @@ from itertools import combinations
 from math import comb
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pytest_kernelllm.beside.passk.estimator import mean, pass_at_k
 

@@ -13,7 +13,7 @@ from kernelllm_judge.core.records import Candidate
 from kernelllm_judge.render.inductor import sections
 from kernelllm_judge.render.render import render
 from pytest_kernelllm.generate.inductor.variants import VARIANTS
-from pytest_kernelllm.generate.search.moves import neighbours
+from pytest_kernelllm.generate.search.case_search import neighbours
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from without_torch import run_without_torch
 from kernelllm_judge.core.measured import CaseTime, Measured
 from kernelllm_judge.core.records import Case, Domain, TensorSpec
 from kernelllm_judge.render.inductor.sections import Section
-from pytest_kernelllm.generate.search.moves import steps
+from pytest_kernelllm.generate.search.case_search import steps
 from pytest_kernelllm.generate.search.search import Found, Program, search
 
 USUAL = {"XBLOCK": 32, "num_warps": 8}

@@ -6,8 +6,7 @@ import textwrap
 
 import pytest
 from answers import Answer, wrapped
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from kernelllm_judge.render import extract as extraction
 from kernelllm_judge.render.extract import MAX_CHARACTERS, ExtractError, extract

@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 import triton.language as tl
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from triton.runtime.interpreter import TensorHandle
 
 from kernelllm_judge.worker import intervals

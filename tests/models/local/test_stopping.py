@@ -1,8 +1,7 @@
 """Where a text is complete, whatever the pieces it comes in."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from random_llama import make_tokenizer
 
 from kernelllm_judge.render.extract import extract

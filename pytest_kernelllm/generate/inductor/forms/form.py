@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
@@ -39,11 +38,6 @@ class Form:
     name: ClassVar[str]
     early: ClassVar[bool] = False
     """Whether it changes a graph before Inductor's own passes, which simplify what it writes."""
-
-    @property
-    def explains(self) -> str:
-        """What it is and where it won."""
-        return inspect.getdoc(type(self)) or ""
 
     def matches(self, traced: Traced) -> bool:
         """Whether a case computes what the form is for."""
