@@ -19,7 +19,8 @@ def attention_in(
 ) -> dict[Node, list[Node]]:
     """Returns the nodes of each attention by its last operation, in the graph's order.
 
-    They are the operations themselves, what only prepares the operands of the first product, and what copies the result.
+    They are the operations themselves, what only prepares the operands of the first product, and what copies the result. None is
+    part of two.
 
     Args:
         bases: the node whose memory each shows, itself for all but views.
@@ -27,21 +28,21 @@ def attention_in(
         changed: nodes whose memory is changed in place.
     """
     order = {node: number for number, node in enumerate(module.graph.nodes)}
-    found: dict[Node, list[Node]] = {}
-    for node in module.graph.nodes:
-        if kinds[node].sort == "attention":
-            found[node] = [node]
+    found = {node: [node] for node in module.graph.nodes if kinds[node].sort == "attention"}
     for group in groups:
         written = _written_out(group, kinds, bases, groups)
         if written:
-            found[max(written, key=order.__getitem__)] = written
-    for call, nodes in list(found.items()):
-        if any(bases[each] in changed for node in nodes for each in (node, *node.all_input_nodes)):
-            del found[call]
-    for call, nodes in found.items():
-        nodes += _copies_of(call, kinds)
-        nodes.sort(key=order.__getitem__)
-    return found
+            found[written[-1]] = written
+    taken: set[Node] = set()
+    kept: dict[Node, list[Node]] = {}
+    for call in sorted(found, key=order.__getitem__):
+        read = {bases[each] for node in found[call] for each in (node, *node.all_input_nodes)}
+        # A product may be the last of one attention and the first of the next.
+        if read & changed or taken.intersection(found[call]):
+            continue
+        kept[call] = sorted((*found[call], *_copies_of(call, kinds, changed)), key=order.__getitem__)
+        taken.update(kept[call])
+    return kept
 
 
 def _written_out(
@@ -64,8 +65,13 @@ def _written_out(
     if kinds[last].sort != "product" or not isinstance(left, Node) or bases[left] not in inside:
         return []
     first = scores[0]
-    before = [each for each in groups if all(set(_readers(node, kinds)) <= {first, *each} for node in each)]
+    before = [each for each in groups if _is_read_by(first, each, kinds)]
     return [*(node for each in before for node in each), first, *group, last]
+
+
+def _is_read_by(product: Node, group: Sequence[Node], kinds: Mapping[Node, Kind]) -> bool:
+    """Whether a group is there for a product alone."""
+    return {reader for node in group for reader in _readers(node, kinds)} - set(group) == {product}
 
 
 def _name(node: Node) -> str:
@@ -81,10 +87,11 @@ def _readers(node: Node, kinds: Mapping[Node, Kind]) -> Iterator[Node]:
             yield user
 
 
-def _copies_of(call: Node, kinds: Mapping[Node, Kind]) -> list[Node]:
-    """The nodes that copy a call's result, and copies of them."""
-    found = [node for node in set(_readers(call, kinds)) if kinds[node].sort == "copy" and _reads_one(node)]
-    return [*found, *(each for node in found for each in _copies_of(node, kinds))]
+def _copies_of(call: Node, kinds: Mapping[Node, Kind], changed: Set[Node]) -> list[Node]:
+    """The nodes that copy a call's result, and copies of them, as far as nothing changes them in place."""
+    copies = {node for node in _readers(call, kinds) if kinds[node].sort == "copy" and _reads_one(node)}
+    found = copies - changed
+    return [*found, *(each for node in found for each in _copies_of(node, kinds, changed))]
 
 
 def _reads_one(node: Node) -> bool:

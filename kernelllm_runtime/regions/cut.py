@@ -9,7 +9,7 @@ Attention is a region of its own, with the copies that lay out its result.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -73,6 +73,10 @@ def cut(module: GraphModule) -> Cut:
     groups = _groups(module, bases, fusable, levels)
     attention = attention_in(module, kinds, bases, groups, changed)
     inside = {node for nodes in attention.values() for node in nodes}
+    for call, nodes in attention.items():
+        # Its copies run where it does, with the views that they read: regions of the next level may read them.
+        for node in nodes[nodes.index(call) + 1 :]:
+            levels |= dict.fromkeys((node, *_views_of(node, kinds)), levels[call])
     rest = _groups(module, bases, fusable - inside, levels)
     found = [_region(group, kinds, levels) for group in rest]
     found += [_region(nodes, kinds, levels, call) for call, nodes in attention.items()]
@@ -81,11 +85,20 @@ def cut(module: GraphModule) -> Cut:
 
 
 def _switches(module: GraphModule) -> set[Node]:
-    """Nodes that begin or end autocast, in which operations compute otherwise; none where it is only ever disabled."""
+    """Nodes that change how torch computes, such as the begin and the end of autocast; not where that is only ever disabled."""
     named = [(getattr(node.target, "__name__", ""), node) for node in module.graph.nodes]
-    if not any(name == "_enter_autocast" and node.args[2:3] != (False,) for name, node in named):
-        return set()
-    return {node for name, node in named if name in ("_enter_autocast", "_exit_autocast")}
+    found = {node for name, node in named if _is_switch(name, node)}
+    if any(name == "_enter_autocast" and node.args[2:3] != (False,) for name, node in named):
+        found |= {node for name, node in named if name in ("_enter_autocast", "_exit_autocast")}
+    return found
+
+
+def _is_switch(name: str, node: Node) -> bool:
+    """Whether a node reads no tensor and gives none, as the choice of a library for attention. Whether gradients are wanted is the
+    same for the whole example."""
+    around = (node, *node.all_input_nodes)
+    silent = node.op == "call_function" and all(value_of(each) is None for each in around)
+    return silent and name not in ("_enter_autocast", "_exit_autocast", "_set_grad_enabled")
 
 
 def _levels(
@@ -146,6 +159,14 @@ def _groups(
         if node in fusable:
             groups[find(node)].append(node)
     return list(groups.values())
+
+
+def _views_of(node: Node, kinds: dict[Node, Kind]) -> Iterator[Node]:
+    """The views through which a node reads."""
+    for each in node.all_input_nodes:
+        if kinds[each].base is not None:
+            yield each
+            yield from _views_of(each, kinds)
 
 
 def _region(

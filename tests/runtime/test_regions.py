@@ -7,6 +7,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Graph, GraphModule
 from torch.fx.node import map_arg
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from kernelllm_runtime.regions.backend import Backend, compiled, place
 from kernelllm_runtime.regions.cut import cut
@@ -35,13 +36,13 @@ def module_of(text):
     return type(text.name, (nn.Module,), {"forward": names["forward"]})().eval()
 
 
-def placed(call, *args):
-    """What a call returns with all its regions replaced by modules of their text, and what it returns as it is."""
+def placed(call, *args, which=lambda text: True):
+    """Compares what a call returns with regions replaced by modules of their text with what it returns as it is; returns keys."""
     counts = []
 
     def backend(module, inputs):
         texts = [written(region) for region in cut(module).regions]
-        counts.append(place(module, {text.key: module_of(text) for text in texts if text}))
+        counts.append(place(module, {text.key: module_of(text) for text in texts if text and which(text)}))
         return module.forward
 
     torch._dynamo.reset()
@@ -448,3 +449,60 @@ def test_statistics_of_a_batch_are_written_in_the_graph():
     assert any("batch_norm" in text.forward for text in captured(model.eval(), x))
     texts = captured(model.train(), x)
     assert texts and not any("batch_norm" in text.forward for text in texts)
+
+
+def mixed(q, k, v):
+    return functional.softmax(q @ k.mT, -1) @ v
+
+
+def copied_and_changed(q, k, v):
+    copy = mixed(q, k, v).transpose(1, 2).contiguous()
+    copy.mul_(2)
+    return copy.transpose(1, 2).contiguous(), copy
+
+
+def changed_through_a_view(q, k, v):
+    copy = functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(2, 6, 32)
+    copy[:, 0] = 5.0
+    return copy.clone()
+
+
+def beside_what_nobody_reads(q, k, v):
+    lines = functional.linear(mixed(q, k, v), k[0, 0, :3])
+    torch.relu(lines)
+    return lines
+
+
+def one_after_the_other(q, k, v):
+    return functional.softmax(mixed(q, k, v), -1) @ q.mT
+
+
+def of_a_copy(q, k, v):
+    return mixed(mixed(q, k, v).transpose(1, 2).contiguous().transpose(1, 2), k, v)
+
+
+def read_by_the_next_region(q, k, v):
+    return torch.roll(mixed(q, k, v).transpose(1, 2).reshape(2, 6, 32), 1, 1) + v.reshape(2, 6, 32)
+
+
+def by_another_library(q, k, v):
+    with sdpa_kernel(SDPBackend.MATH):
+        first = functional.scaled_dot_product_attention(q, k, v)
+    return first.relu() + 1, functional.scaled_dot_product_attention(q + 1, k, v)
+
+
+def is_attention(text):
+    return "softmax" in text.forward or "dot_product" in text.forward
+
+
+@pytest.mark.parametrize("which", [lambda text: True, is_attention, lambda text: not is_attention(text)])
+@pytest.mark.parametrize(
+    "call",
+    [
+        *(copied_and_changed, changed_through_a_view, beside_what_nobody_reads, one_after_the_other),
+        *(of_a_copy, read_by_the_next_region, by_another_library),
+    ],
+)
+def test_some_regions_are_placed_and_others_stay(call, which):
+    torch.manual_seed(0)
+    placed(call, *(torch.randn(2, 4, 6, 8) for _ in range(3)), which=which)

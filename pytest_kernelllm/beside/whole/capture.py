@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch._dynamo.utils import counters
 from torch.fx import GraphModule, Node
 
 from kernelllm_runtime.regions.cut import Cut, Region, cut
@@ -87,6 +86,8 @@ def capture(run: Callable[[Any], object]) -> Captured:
             graphs.extend(_texts(cut(module)))
         functions.update(str(getattr(node.target, "__name__", node.target)) for node in module.graph.nodes)
         return module.forward
+
+    from torch._dynamo.utils import counters  # heavy
 
     before = Counter(counters["graph_break"])
     run(backend)

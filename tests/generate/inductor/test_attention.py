@@ -75,6 +75,43 @@ class Scaled(nn.Module):
 class Whole(nn.Module):
     def forward(self, q, k, v):
         return attention(q.relu(), k, v).contiguous()
+
+
+@triton_candidate(inputs=lambda: (half(2, 3, 20, 4), half(2, 3, 18, 4), half(2, 3, 18, 4)))
+class Narrow(nn.Module):
+    def forward(self, q, k, v):
+        return torch.softmax(q @ k.mT, -1) @ v
+
+
+@triton_candidate(inputs=lambda: (half(2, 2, 9, 16), half(1, 2, 9, 16), half(1, 2, 9, 16)))
+class OneBatch(nn.Module):
+    def forward(self, q, k, v):
+        return attention(q, k, v).contiguous()
+
+
+@triton_candidate(inputs=lambda: (half(1, 4, 9, 16), half(1, 1, 9, 16), half(1, 4, 9, 16)))
+class OneHead(nn.Module):
+    def forward(self, q, k, v):
+        return attention(q, k, v).contiguous()
+
+
+@triton_candidate(inputs=lambda: (half(1, 2, 9, 16), half(1, 2, 8, 16), half(1, 2, 8, 16)))
+class Halves(nn.Module):
+    def forward(self, q, k, v):
+        return (q @ k.mT).view(1, 2, 9, 2, 4).softmax(-1).view(1, 2, 9, 8) @ v
+
+
+@triton_candidate(inputs=lambda: (half(2, 4, 9, 16), half(2, 4, 9, 16), half(2, 4, 9, 16), half(2, 1, 1, 9, 9)))
+class Groups(nn.Module):
+    def forward(self, q, k, v, bias):
+        scores = (q @ k.mT).view(2, 2, 2, 9, 9) + bias
+        return scores.view(2, 4, 9, 9).softmax(-1) @ v
+
+
+@triton_candidate(inputs=lambda: (half(1, 2, 9, 16), half(1, 2, 9, 16), half(1, 2, 9, 16), torch.rand(9, 9) < 0.5))
+class Counted(nn.Module):
+    def forward(self, q, k, v, mask):
+        return (q @ k.mT + mask).softmax(-1) @ v
 """
 NOTE = "attention as a kernel"
 
@@ -91,7 +128,7 @@ def first(live):
     return completion
 
 
-@pytest.mark.parametrize("name", ["Windows", "Shifted", "Masked", "Shared"])
+@pytest.mark.parametrize("name", ["Windows", "Shifted", "Masked", "Shared", "Narrow"])
 def test_attention_is_one_kernel_and_right(name, lives, judge):
     live = lives[name]
     completion = first(live)
@@ -120,6 +157,8 @@ def test_what_is_nearly_attention_is_refused(name, old, new, lives, judge):
     assert not judge.judge(wrong, Criteria(live, timing=False)).accepted
 
 
-@pytest.mark.parametrize("name", ["Causal", "Scaled", "Whole"])
+@pytest.mark.parametrize(
+    "name", ["Causal", "Scaled", "Whole", "OneBatch", "OneHead", "Halves", "Groups", "Counted"]
+)
 def test_what_the_library_does_better_or_another_thing_is_left_to_it(name, lives):
     assert first(lives[name]).note != NOTE

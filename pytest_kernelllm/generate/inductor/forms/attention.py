@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import torch
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from pytest_kernelllm.generate.inductor.device import Gpu
 from pytest_kernelllm.generate.inductor.forms.attention_kernel import ATTENTION, block_of
@@ -55,6 +56,8 @@ class Attention(Form):
                 result = write(ATTENTION, call.query, key, call.value, masks, call.scale, call.safe, block)
                 if call.node.target is not _BY_POSITION:
                     result = write(aten.permute.default, result, [0, 2, 1, 3])
+                    if not all(_turns_back(user) for user in call.node.users):
+                        result = write(aten.clone.default, result, memory_format=torch.contiguous_format)
             call.node.replace_all_uses_with(result)
         graph.graph.eliminate_dead_code()
         graph.recompile()
@@ -67,6 +70,17 @@ class _Mask:
     node: Node
     sizes: tuple[Any, ...]
     """Of the scores to which it is added, from which it may lack leading dimensions."""
+
+    def fits(self, batch: Any, rest: tuple[int, ...]) -> bool:
+        """Whether scores were (batch, heads, queries, keys), or had the batch in two dimensions; and whether it differs among them."""
+        *lead, heads, queries, keys = self.sizes
+        own = self.node.meta["val"].shape[-2:]
+        return (
+            len(lead) in (1, 2)
+            and _same((math.prod(lead), heads, queries, keys), (batch, *rest))
+            and own.numel() > 1
+            and queries * keys > 1
+        )
 
 
 @dataclass(frozen=True)
@@ -94,21 +108,27 @@ class _Call:
     def has_kernel(self) -> bool:
         """Whether sizes and dtypes are those of the kernel."""
         query, key, value = (node.meta["val"] for node in (self.query, self.key, self.value))
-        given = (query, key, value, *(mask.node.meta["val"] for mask in self.masks))
-        if (
-            any(tensor.dtype not in (torch.bfloat16, torch.float16) for tensor in given[:3])
-            or query.dim() != 4
-        ):
+        given = (query, key, value)
+        if any(tensor.dim() != 4 for tensor in given):
             return False
-        leads = {mask.sizes[1] for mask in self.masks if len(mask.sizes) == 5}
+        batch, heads, queries, size = query.shape
+        keys, width = (key.shape[3], key.shape[2]) if self.turned else key.shape[2:]
         return (
-            all(isinstance(size, int) for tensor in given[:3] for size in tensor.shape[1:])
-            and query.shape[-1] == value.shape[-1] <= _LARGEST_HEAD
-            and query.shape[1] % key.shape[1] == 0
-            and all(len(mask.sizes) in (4, 5) for mask in self.masks)
-            and all(each.dtype is torch.bool or each.is_floating_point() for each in given[3:])
-            and len(leads) <= 1
+            query.dtype in (torch.bfloat16, torch.float16)
+            and all(tensor.dtype is self.node.meta["val"].dtype for tensor in given)
+            and all(isinstance(length, int) for tensor in given for length in tensor.shape[1:])
+            and _same(key.shape[:2], value.shape[:2])
+            and _same((batch, keys, size, size), (key.shape[0], value.shape[2], width, value.shape[3]))
+            and heads % key.shape[1] == 0
+            and size <= _LARGEST_HEAD
+            and all(mask.fits(batch, (heads, queries, keys)) for mask in self.masks)
+            and len({mask.sizes[1] for mask in self.masks if len(mask.sizes) == 5}) <= 1
         )
+
+
+def _same(some: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether sizes are equal for every batch."""
+    return all(statically_known_true(a == b) for a, b in zip(some, others, strict=True))
 
 
 def _laid_out(write: Writer, mask: _Mask, call: _Call) -> Node:
@@ -119,6 +139,10 @@ def _laid_out(write: Writer, mask: _Mask, call: _Call) -> Node:
         return whole
     batch, heads = lead
     return write(aten.view.default, whole, [batch // call.inner, call.inner, heads, queries, keys])
+
+
+def _turns_back(node: Node) -> bool:
+    return node.target is aten.permute.default and node.args[1] == [0, 2, 1, 3]
 
 
 def _calls(graph: Graph) -> Iterator[_Call]:
@@ -202,11 +226,10 @@ def _scores_of(weights: Node) -> Node | None:
     if less.target is not aten.sub.Tensor:
         return None
     scores, highest = _arguments(less)
-    along = (
-        isinstance(highest, Node) and highest.target is aten.amax.default and _arguments(highest)[0] is scores
-    )
-    dims = {_arguments(highest)[1][0], _arguments(total)[1][0]} if along else set()
-    return scores if dims <= {-1, scores.meta["val"].dim() - 1} and along else None
+    if highest.target is not aten.amax.default or _arguments(highest)[0] is not scores:
+        return None
+    last = [[-1], True], [[scores.meta["val"].dim() - 1], True]
+    return scores if all(list(_arguments(each)[1:]) in last for each in (highest, total)) else None
 
 
 def _masked(
@@ -215,24 +238,31 @@ def _masked(
     """Goes from scores back to their product: returns it with what scores are multiplied with, and the masks added to them."""
     if node.target is aten.bmm.default:
         return node, scale, masks
+    first, second = (*_arguments(node), None)[:2]
+    if not isinstance(first, Node) or not node.meta["val"].is_floating_point():
+        return None
     if node.target is _TO or node.target in _SAME_ELEMENTS:
-        return _masked(_arguments(node)[0], scale, masks)
-    if node.target in (aten.mul.Tensor, aten.div.Tensor) and (number := _number(_arguments(node)[1])):
-        return _masked(
-            _arguments(node)[0], scale * number if node.target is aten.mul.Tensor else scale / number, masks
-        )
-    if node.target is aten.add.Tensor and scale == 1.0 and "alpha" not in node.kwargs:
-        sizes = tuple(node.meta["val"].shape)
-        for scores, mask in (_arguments(node), _arguments(node)[::-1]):
-            if (
-                isinstance(mask, Node)
-                and isinstance(scores, Node)
-                and tuple(scores.meta["val"].shape) == sizes
-            ):
-                found = _masked(scores, scale, (_Mask(mask, sizes), *masks))
-                if found:
-                    return found
+        return _masked(first, scale, masks) if _is_same_matrices(node, first) else None
+    number = _number(second)
+    if node.target is aten.mul.Tensor and number and _is_same_matrices(node, first):
+        return _masked(first, scale * number, masks)
+    if node.target is aten.div.Tensor and number and _is_same_matrices(node, first):
+        return _masked(first, scale / number, masks)
+    if node.target is not aten.add.Tensor or scale != 1.0 or node.kwargs or not isinstance(second, Node):
+        return None
+    sizes = tuple(node.meta["val"].shape)
+    for scores, mask in ((first, second), (second, first)):
+        if tuple(scores.meta["val"].shape) == sizes and mask.meta["val"].is_floating_point():
+            found = _masked(scores, scale, (_Mask(mask, sizes), *masks))
+            if found:
+                return found
     return None
+
+
+def _is_same_matrices(node: Node, first: Node) -> bool:
+    """Whether two nodes have the same number of matrices of the same sizes, which views and copies then leave in their order."""
+    one, other = node.meta["val"].shape, first.meta["val"].shape
+    return _same((*one[-2:], one.numel()), (*other[-2:], other.numel()))
 
 
 def _unwrapped(node: Node) -> Node:
@@ -254,8 +284,10 @@ def _shaped(node: Node, sizes: Sequence[Any]) -> Node | None:
 
 def _scaled(node: Node | None) -> tuple[Node | None, float]:
     """Returns an operand without the number that it was multiplied with, and that."""
-    if node is not None and node.target is aten.mul.Tensor and (number := _number(_arguments(node)[1])):
-        return _arguments(node)[0], number
+    if node is not None and node.target is aten.mul.Tensor:
+        operand, factor = _arguments(node)
+        if (number := _number(factor)) and operand.meta["val"].shape == node.meta["val"].shape:
+            return operand, number
     return node, 1.0
 
 

@@ -49,7 +49,7 @@ def _lower(
     batch, heads, length, size = query.get_size()
     keys = key.get_size()[2]
     rows, columns, warps, stages = block
-    width = block_of(int(size), int(size) * 2)
+    width = block_of(int(size), 1 << 16)
     choice = _template(
         tuple("chosen" if each.get_dtype() is torch.bool else "added" for each in masks)
     ).generate(
@@ -64,6 +64,7 @@ def _lower(
         SAFE=safe,
         SHARED=int(heads) // int(key.get_size()[1]),
         INNER=int(masks[0].get_size()[1]) if masks else 1,
+        BLOCKS=-(-int(length) // rows),
         EVEN_M=int(length) % rows == 0,
         EVEN_N=int(keys) % columns == 0,
         EVEN_D=int(size) == width,
@@ -84,7 +85,7 @@ def _template(masks: tuple[str, ...]) -> select_algorithm.TritonTemplate:
 def _grid(
     batch: int, length: int, heads: int, size: int, meta: Mapping[str, int], *, cdiv: Any
 ) -> tuple[int, int, int]:
-    return cdiv(length, meta["BLOCK_M"]), batch * heads, 1
+    return cdiv(length, meta["BLOCK_M"]) * batch * heads, 1, 1  # only the first may be large
 
 
 _KERNEL = """{% macro sum(name, terms) -%}
@@ -101,11 +102,16 @@ _KERNEL = """{% macro sum(name, terms) -%}
 {{def_kernel(NAMES)}}
     queries = {{size("Q", 2)}}
     keys = {{size("K", 2)}}
-    idx_b = (tl.program_id(1) // {{size("Q", 1)}}).to(INDEX_DTYPE)
-    idx_h = tl.program_id(1) % {{size("Q", 1)}}
+    {% if BLOCKS > 1 %}
+    matrix = tl.program_id(0) // BLOCKS
+    {% else %}
+    matrix = tl.program_id(0)
+    {% endif %}
+    idx_b = (matrix // {{size("Q", 1)}}).to(INDEX_DTYPE)
+    idx_h = matrix % {{size("Q", 1)}}
     shared = idx_h{% if SHARED > 1 %} // SHARED{% endif %}
 
-    idx_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    idx_m = {{"tl.program_id(0) % BLOCKS * BLOCK_M + " if BLOCKS > 1}}tl.arange(0, BLOCK_M)
     idx_d = tl.arange(0, BLOCK_D)
     {% if not EVEN_M %}
     in_m = idx_m < queries
