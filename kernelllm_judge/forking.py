@@ -85,6 +85,8 @@ class Forked:
                 else:
                     self._over = True
                     self._code = int(value) if value else None
+                    with contextlib.suppress(OSError):  # another thread may wait for what this one has read
+                        self._status.shutdown(socket.SHUT_RD)
 
 
 class ForkHost:

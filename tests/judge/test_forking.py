@@ -2,7 +2,9 @@
 
 import json
 import os
+import select
 import signal
+import socket
 import sys
 import threading
 from pathlib import Path
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 from waiting import wait_until
 
-from kernelllm_judge.forking import ForkHost, HostEnded, StartedHost
+from kernelllm_judge.forking import Forked, ForkHost, HostEnded, StartedHost
 
 MODULE = """
 import json, os, signal, sys, time
@@ -112,3 +114,23 @@ def test_what_cannot_be_imported_is_its_last_word(tmp_path):
     with pytest.raises(HostEnded, match="No module named 'no_such_module'"):
         fork(host, 0, tmp_path, tmp_path / "log")
     host.close()
+
+
+def test_whoever_waits_hears_of_an_end_that_another_thread_read(monkeypatch):
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    forked = Forked(ours)
+    really = select.select
+
+    def after_another_read(*args):
+        """The other thread reads between this one's look at what is known and its wait."""
+        if not theirs_told:
+            theirs_told.append(theirs.send(b"ended 3"))
+            assert forked.number() == 0
+        return really(*args[:3], 10.0)
+
+    theirs_told = []
+    monkeypatch.setattr("kernelllm_judge.forking.select.select", after_another_read)
+    with theirs:
+        assert forked.wait()
+        assert forked.code == 3
+    forked.close()
