@@ -58,7 +58,9 @@ def steps(page: str) -> list[Step]:
 def numberless(text: str) -> str:
     """Without hashes, versions and measured values, which depend on the machine, and without the folders of this one."""
     text = re.sub(r" \(\d+:\d\d:\d\d\)", "", text)  # pytest's, after a minute
-    text = re.sub(r"^kernelllm: \d+ s: .*\n", "", text, flags=re.MULTILINE)  # progress, where the machine is busy
+    text = re.sub(
+        r"^kernelllm: \d+ s: .*\n", "", text, flags=re.MULTILINE
+    )  # progress, where the machine is busy
     text = re.sub(r"\b[0-9a-f]{12,64}\b|\b\d[\w.+-]*", "N", text)
     return re.sub(r"(?<!\S)(/\S*|…)(?=/\.kernelllm)", "…", text)
 
