@@ -4,8 +4,8 @@
     python -m benchmarks release [NAME …]    those that a release states, one after the other, within --limit seconds
     python -m benchmarks results             makes RESULTS.md of benchmarks/results/*.json
 
-Names: start, throughput, kernelbench, certificates, optimize, generation, noise, harness, startup, dispatch, models; and dropin,
-which no release runs, as it needs public answers.
+Names: start, throughput, kernelbench, certificates, optimize, generation, noise, harness, startup, dispatch, training, models; and
+dropin, which no release runs, as it needs public answers.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ NAMES = (
     "dispatch",
     "noise",
     "harness",
+    "training",
     "models",
 )
 """Each is a module with ``add`` (its options) and ``run`` (its rows); in the order in which a release measures them."""
@@ -48,6 +49,7 @@ SECONDS = {
     "dispatch": 20,
     "noise": 90,
     "harness": 300,
+    "training": 280,
     "models": 7200,
 }
 """What each takes about, on one H100, with the options that a release uses."""
