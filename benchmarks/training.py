@@ -129,6 +129,8 @@ def _judged(project: Path, options: argparse.Namespace) -> tuple[Any, float]:
         judging.send_signal(signal.SIGINT)  # what was judged is kept
         judging.wait()
     seconds = time.monotonic() - begun
+    if not (project / ".kernelllm").exists():
+        raise SystemExit(f"Nothing was judged in {seconds:.0f} s; give a longer --limit.")
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None and spec.loader is not None
     targets = sys.modules[file.stem] = importlib.util.module_from_spec(spec)
