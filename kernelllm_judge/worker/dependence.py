@@ -41,7 +41,7 @@ _SHAPES: dict[str, Callable[..., Any]] = {
 def patches(note_of: Callable[[str], Note | None]) -> list[Patch]:
     """Returns what to patch; ``note_of`` returns what is called after an operation of the interpreter's builder, or ``reduce``."""
     TensorHandle.kinds, TensorHandle.lanes = 0, None
-    TensorHandle.interval, TensorHandle.makers = None, frozenset()
+    TensorHandle.interval, TensorHandle.makers, TensorHandle.truths = None, frozenset(), False
     builder, semantic = InterpreterBuilder, type(interpreter.interpreter_semantic)
     reductions = interpreter.ReduceScanOpInterface
     names = [name for name in dir(builder) if name.startswith("create_")]
@@ -138,6 +138,7 @@ def _broadcast(original: Any) -> Any:
             if before is not after:
                 after.handle.kinds |= before.handle.kinds
                 after.handle.makers |= before.handle.makers
+                after.handle.truths = before.handle.truths
         return results
 
     return broadcast

@@ -97,18 +97,34 @@ def varying(operands: Any) -> Any:
     return (a if constant is b else b) if np.any(constant.data) else None
 
 
-def has_mutants(name: str, result: Any, kinds: int) -> bool:
-    """Whether the result of an operation, given by its name, are numbers: floats, or integers of what is loaded.
-
-    Truth values may have the type of what is compared, and be integers after a choice.
-    """
-    if type(result) is not TensorHandle or result.data.dtype.kind == "b":
+def has_mutants(result: Any, kinds: int) -> bool:
+    """Whether the result of an operation are numbers: floats, or integers of what is loaded."""
+    if type(result) is not TensorHandle:
         return False
     dtype = result.dtype.scalar
-    if dtype.is_floating():
+    is_number = dtype.is_floating() or (dtype.is_int() and kinds & LOADED)
+    return bool(is_number and not result.truths)
+
+
+_OF_TRUTHS = frozenset({"and", "or", "xor", "int_cast", "reduce"})
+"""Operations that give truth values of truth values, unless they are sums."""
+
+
+def are_truths(name: str, result: Any, operands: Iterable[Any]) -> bool:
+    """Whether the result of an operation are truth values, of which only decisions are made.
+
+    They may have the type of what is compared, and be integers after a choice or a cast.
+    """
+    if type(result) is not TensorHandle:
+        return False
+    if _are_booleans(result):
         return True
-    truth = name in ("and", "or", "xor") and bool((result.data | 1 == 1).all())
-    return bool(dtype.is_int() and dtype.int_bitwidth > 1 and kinds & LOADED and not truth)
+    of_truths = name in _OF_TRUTHS and all(each.truths or _are_booleans(each) for each in operands)
+    return of_truths and bool((result.data | 1 == 1).all())
+
+
+def _are_booleans(value: Any) -> bool:
+    return bool(value.data.dtype.kind == "b" or value.dtype.scalar is tl.int1)
 
 
 def flattened(operands: Iterable[Any]) -> Iterator[Any]:

@@ -16,7 +16,7 @@ from triton.runtime.interpreter import TensorHandle
 
 from kernelllm_judge.worker.dependence import LOADED, Note, relevant
 from kernelllm_judge.worker.intervals import chosen
-from kernelllm_judge.worker.operands import flattened, has_mutants, mutated, varying
+from kernelllm_judge.worker.operands import are_truths, flattened, has_mutants, mutated, varying
 from kernelllm_judge.worker.sites import Sites, position
 
 MOVING = (
@@ -126,9 +126,12 @@ class Operations(Sites):
             if name in UNCHANGED:
                 for each in flattened((result,)):
                     each.makers |= makers
+                    each.truths = bool(handles) and all(handle.truths for handle in handles)
                 return kinds, lanes
             made = None
-            counts = relevant(kinds) and has_mutants(name, result, kinds)
+            if are_truths(name, result, handles):
+                result.truths = True
+            counts = relevant(kinds) and has_mutants(result, kinds)
             if counts and (made := self._made(name)):
                 result.makers = frozenset({made})
                 rest = varying(operands) if name in ("fadd", "fsub") else None

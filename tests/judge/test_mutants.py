@@ -109,3 +109,45 @@ class Rows(nn.Module):
 def test_an_index_may_count_from_the_end_where_the_original_accepts_none_below_0():
     verdict = judge(Rows, ROWS, cases=lambda n=9: torch.randint(40, (n,)), dims={"n": (1, 99)}).verdict
     assert verdict.accepted, verdict.reason
+
+
+EITHER_WAY = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def flag_kernel(x_ptr, flag_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, i < n, other=0.0)
+    tl.store(flag_ptr + tl.program_id(0), FLAG)
+
+
+@triton.jit
+def scale_kernel(x_ptr, flag_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, i < n, other=0.0)
+    y = tl.where(tl.load(flag_ptr + tl.program_id(0)) != 0, x * 3.0, x + x + x)
+    tl.store(out_ptr + i, y, i < n)
+
+
+def forward(self, x):
+    out, n = torch.empty_like(x), x.numel()
+    flags = torch.empty(triton.cdiv(n, 256), dtype=torch.int8, device=x.device)
+    flag_kernel[(triton.cdiv(n, 256),)](x, flags, n, BLOCK=256)
+    scale_kernel[(triton.cdiv(n, 256),)](x, flags, out, n, BLOCK=256)
+    return out
+"""
+
+
+@pytest.mark.parametrize(
+    ("flag", "accepted"),
+    [
+        ("tl.max((x > 1.0).to(tl.int8), 0)", True),
+        ("tl.sum((x > 1.0).to(tl.int32), 0)", False),  # a number, of which nothing shows that it is right
+    ],
+)
+def test_a_stored_truth_value_only_decides_and_a_count_does_not(flag, accepted):
+    verdict = judge(Scale, EITHER_WAY.replace("FLAG", flag), cases=values, dims={"n": (1, 4000)}).verdict
+    assert verdict.accepted == accepted, verdict.reason

@@ -29,6 +29,11 @@ def half(*shape):
     return torch.randn(shape, dtype=torch.bfloat16)
 
 
+def window(length):
+    apart = torch.arange(length)[:, None] - torch.arange(length)
+    return ((apart >= 0) & (apart < 70))[None, None]
+
+
 @triton_candidate(inputs=lambda: (half(8, 9, 96), half(2, 9, 9)))
 class Windows(nn.Module):
     def forward(self, x, bias):
@@ -56,6 +61,12 @@ class Shared(nn.Module):
     def forward(self, q, k, v):
         q, k, v = (x.unflatten(-1, (-1, 12)).transpose(1, 2) for x in (q, k, v))
         return attention(q, k, v, enable_gqa=True, scale=0.5).transpose(1, 2).flatten(2)
+
+
+@triton_candidate(inputs=lambda: (half(1, 4, 200, 16), half(1, 2, 200, 16), half(1, 2, 200, 16), window(200)))
+class Windowed(nn.Module):
+    def forward(self, q, k, v, mask):
+        return attention(q, k, v, attn_mask=mask, enable_gqa=True).contiguous()
 
 
 @triton_candidate(inputs=lambda: (half(1, 2, 9, 16), half(1, 2, 9, 16), half(1, 2, 9, 16)))
@@ -128,7 +139,7 @@ def first(live):
     return completion
 
 
-@pytest.mark.parametrize("name", ["Windows", "Shifted", "Masked", "Shared", "Narrow"])
+@pytest.mark.parametrize("name", ["Windows", "Shifted", "Masked", "Shared", "Narrow", "Windowed"])
 def test_attention_is_one_kernel_and_right(name, lives, judge):
     live = lives[name]
     completion = first(live)
@@ -147,6 +158,8 @@ def test_attention_is_one_kernel_and_right(name, lives, judge):
         ("Shifted", "% INNER", "* 0"),
         ("Masked", "total = total * shrunk", "total = total"),
         ("Shared", "// SHARED", "* 0"),
+        ("Windowed", "used = used | (odd > 0)", "used = used"),
+        ("Windowed", "tl.where(used, part, PARTS - 1)", "tl.where(used, part + 1, PARTS - 1)"),
     ],
 )
 def test_what_is_nearly_attention_is_refused(name, old, new, lives, judge):

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import torch
 from torch.fx import Graph, GraphModule, Node
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from pytest_kernelllm.generate.inductor.device import Gpu
 from pytest_kernelllm.generate.inductor.forms.attention_kernel import ATTENTION, block_of
+from pytest_kernelllm.generate.inductor.forms.attention_masks import Mask, same, used_blocks
 from pytest_kernelllm.generate.inductor.forms.form import Form, Traced, Writer, aten
 from pytest_kernelllm.generate.inductor.variants import Variant
 
@@ -43,17 +43,16 @@ class Attention(Form):
 
     def writes(self, graph: GraphModule, gpu: Gpu, variant: Variant) -> None:
         """Writes all of them as the operation that becomes a kernel."""
-        rows, columns, warps, stages = _BLOCKS[variant.rank]
         for call in list(_calls(graph.graph)):
-            *_, length, _ = call.query.meta["val"].shape
-            keys = call.value.meta["val"].shape[2]
-            rows = block_of(int(length), rows)
-            block = [rows, block_of(int(keys), columns), min(warps, max(4, rows // 16)), stages]
+            block = _block(call, variant.rank, gpu)
             with graph.graph.inserting_before(call.node):
                 write = Writer(graph.graph)
-                masks = [_laid_out(write, mask, call) for mask in call.masks]
+                masks = [mask.laid_out(write, call.inner) for mask in call.masks]
                 key = write(aten.permute.default, call.key, [0, 1, 3, 2]) if call.turned else call.key
-                result = write(ATTENTION, call.query, key, call.value, masks, call.scale, call.safe, block)
+                used = used_blocks(write, key, call.value, call.masks, call.inner, (block[0], block[1]))
+                result = write(
+                    ATTENTION, call.query, key, call.value, masks, used, call.scale, call.safe, block
+                )
                 if call.node.target is not _BY_POSITION:
                     result = write(aten.permute.default, result, [0, 2, 1, 3])
                     if not all(_turns_back(user) for user in call.node.users):
@@ -61,26 +60,6 @@ class Attention(Form):
             call.node.replace_all_uses_with(result)
         graph.graph.eliminate_dead_code()
         graph.recompile()
-
-
-@dataclass(frozen=True)
-class _Mask:
-    """What is added to scores, or tells which of them count."""
-
-    node: Node
-    sizes: tuple[Any, ...]
-    """Of the scores to which it is added, from which it may lack leading dimensions."""
-
-    def fits(self, batch: Any, rest: tuple[int, ...]) -> bool:
-        """Whether scores were (batch, heads, queries, keys), or had the batch in two dimensions; and whether it differs among them."""
-        *lead, heads, queries, keys = self.sizes
-        own = self.node.meta["val"].shape[-2:]
-        return (
-            len(lead) in (1, 2)
-            and _same((math.prod(lead), heads, queries, keys), (batch, *rest))
-            and own.numel() > 1
-            and queries * keys > 1
-        )
 
 
 @dataclass(frozen=True)
@@ -92,7 +71,7 @@ class _Call:
     query: Node
     key: Node
     value: Node
-    masks: tuple[_Mask, ...]
+    masks: tuple[Mask, ...]
     scale: float
     safe: bool
     """Whether what may look at no key gives 0, and not NaN."""
@@ -117,8 +96,8 @@ class _Call:
             query.dtype in (torch.bfloat16, torch.float16)
             and all(tensor.dtype is self.node.meta["val"].dtype for tensor in given)
             and all(isinstance(length, int) for tensor in given for length in tensor.shape[1:])
-            and _same(key.shape[:2], value.shape[:2])
-            and _same((batch, keys, size, size), (key.shape[0], value.shape[2], width, value.shape[3]))
+            and same(key.shape[:2], value.shape[:2])
+            and same((batch, keys, size, size), (key.shape[0], value.shape[2], width, value.shape[3]))
             and heads % key.shape[1] == 0
             and size <= _LARGEST_HEAD
             and all(mask.fits(batch, (heads, queries, keys)) for mask in self.masks)
@@ -126,19 +105,16 @@ class _Call:
         )
 
 
-def _same(some: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Whether sizes are equal for every batch."""
-    return all(statically_known_true(a == b) for a, b in zip(some, others, strict=True))
-
-
-def _laid_out(write: Writer, mask: _Mask, call: _Call) -> Node:
-    """Returns a mask as (outer batch, inner batch, heads, queries, keys)."""
-    whole = write(aten.expand.default, mask.node, list(mask.sizes))
-    *lead, queries, keys = mask.sizes
-    if len(lead) == 3:
-        return whole
-    batch, heads = lead
-    return write(aten.view.default, whole, [batch // call.inner, call.inner, heads, queries, keys])
+def _block(call: _Call, rank: int, gpu: Gpu) -> list[int]:
+    """Returns what ``ATTENTION`` calls ``block``: no larger than what there is, and not more stages than shared memory holds."""
+    rows, columns, warps, stages = _BLOCKS[rank]
+    _, _, length, size = call.query.meta["val"].shape
+    rows, columns = block_of(int(length), rows), block_of(int(call.value.meta["val"].shape[2]), columns)
+    width = 2 * block_of(int(size), _LARGEST_HEAD)  # bytes
+    masks = rows * columns * sum(mask.node.meta["val"].dtype.itemsize for mask in call.masks)
+    free = gpu.shared_memory_per_block_optin - rows * width
+    fit = free // (2 * columns * width + masks)
+    return [rows, columns, min(warps, max(4, rows // 16)), max(1, min(stages, fit))]
 
 
 def _turns_back(node: Node) -> bool:
@@ -167,7 +143,7 @@ def _called(node: Node) -> _Call | None:
     mask, scale = given.get("attn_mask"), given.get("scale")
     scale = float(query.meta["val"].shape[-1]) ** -0.5 if scale is None else scale
     sizes = (*query.meta["val"].shape[:3], key.meta["val"].shape[2])
-    masks = () if mask is None else (_Mask(_as_given(mask), sizes),)
+    masks = () if mask is None else (Mask(_as_given(mask), sizes),)
     return _Call(node, query, key, value, masks, float(scale), safe=True)
 
 
@@ -232,9 +208,7 @@ def _scores_of(weights: Node) -> Node | None:
     return scores if all(list(_arguments(each)[1:]) in last for each in (highest, total)) else None
 
 
-def _masked(
-    node: Node, scale: float, masks: tuple[_Mask, ...]
-) -> tuple[Node, float, tuple[_Mask, ...]] | None:
+def _masked(node: Node, scale: float, masks: tuple[Mask, ...]) -> tuple[Node, float, tuple[Mask, ...]] | None:
     """Goes from scores back to their product: returns it with what scores are multiplied with, and the masks added to them."""
     if node.target is aten.bmm.default:
         return node, scale, masks
@@ -253,7 +227,7 @@ def _masked(
     sizes = tuple(node.meta["val"].shape)
     for scores, mask in ((first, second), (second, first)):
         if tuple(scores.meta["val"].shape) == sizes and mask.meta["val"].is_floating_point():
-            found = _masked(scores, scale, (_Mask(mask, sizes), *masks))
+            found = _masked(scores, scale, (Mask(mask, sizes), *masks))
             if found:
                 return found
     return None
@@ -262,7 +236,7 @@ def _masked(
 def _is_same_matrices(node: Node, first: Node) -> bool:
     """Whether two nodes have the same number of matrices of the same sizes, which views and copies then leave in their order."""
     one, other = node.meta["val"].shape, first.meta["val"].shape
-    return _same((*one[-2:], one.numel()), (*other[-2:], other.numel()))
+    return same((*one[-2:], one.numel()), (*other[-2:], other.numel()))
 
 
 def _unwrapped(node: Node) -> Node:

@@ -1,8 +1,9 @@
 """The operation that attention becomes, and the template of its kernel.
 
 A program reads a block of queries, and goes through the keys with a running maximum and sum (Milakov and Gimelshein,
-https://arxiv.org/abs/1805.02867; Dao et al., https://arxiv.org/abs/2205.14135). Every key is read, also where a mask leaves it
-out: NaN comes through as in PyTorch.
+https://arxiv.org/abs/1805.02867; Dao et al., https://arxiv.org/abs/2205.14135). Keys that a mask leaves out are read as well: NaN
+comes through as in PyTorch. With ``used``, blocks of keys before the first and after the last one that a block of queries may look
+at are passed over where all keys and values are finite.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ LEAST_BLOCK = 16
 
 _LIBRARY = torch.library.Library("kernelllm", "FRAGMENT")
 _LIBRARY.define(
-    "attention_kernel(Tensor query, Tensor key, Tensor value, Tensor[] masks, float scale, bool safe, int[] block)"
+    "attention_kernel(Tensor query, Tensor key, Tensor value, Tensor[] masks, Tensor[] used, float scale, bool safe,"
+    " int[] block)"
     " -> Tensor"
 )
 ATTENTION = torch.ops.kernelllm.attention_kernel.default
 """Queries, keys and values are (batch, heads, length, size); the result is (batch, length, heads, size). Masks are of booleans or
-added to the scores, (outer batch, inner batch, heads, queries, keys). What may look at no key gives 0 where that is ``safe``, and
-else NaN. ``block`` is queries and keys of a block, warps and stages."""
+added to the scores, (outer batch, inner batch, heads, queries, keys). ``used`` is empty or two tensors of booleans: which blocks of
+keys have one that counts, (outer batch, inner batch, heads, blocks of queries, blocks of keys), and which of them have a key or a
+value that is not finite, (batch, heads, blocks of keys). What may look at no key gives 0 where that is ``safe``, and else NaN.
+``block`` is queries and keys of a block, warps and stages."""
 
 
 def block_of(length: int, most: int) -> int:
@@ -44,16 +48,23 @@ torch.library.register_fake("kernelllm::attention_kernel", _fake, lib=_LIBRARY)
 
 @lowering.register_lowering(ATTENTION, type_promotion_kind=None)
 def _lower(
-    query: Any, key: Any, value: Any, masks: Sequence[Any], scale: float, safe: bool, block: Sequence[int]
+    query: Any,
+    key: Any,
+    value: Any,
+    masks: Sequence[Any],
+    used: Sequence[Any],
+    scale: float,
+    safe: bool,
+    block: Sequence[int],
 ) -> Any:
     batch, heads, length, size = query.get_size()
     keys = key.get_size()[2]
     rows, columns, warps, stages = block
     width = block_of(int(size), 1 << 16)
     choice = _template(
-        tuple("chosen" if each.get_dtype() is torch.bool else "added" for each in masks)
+        tuple("chosen" if each.get_dtype() is torch.bool else "added" for each in masks), bool(used)
     ).generate(
-        tuple(map(ExternKernel.realize_input, (query, key, value, *masks))),
+        tuple(map(ExternKernel.realize_input, (query, key, value, *masks, *used))),
         FixedLayout(query.get_device(), query.get_dtype(), [batch, length, heads, size]),
         num_stages=stages,
         num_warps=warps,
@@ -69,16 +80,21 @@ def _lower(
         EVEN_N=int(keys) % columns == 0,
         EVEN_D=int(size) == width,
         ONE=int(keys) <= columns,
+        PARTS=-(-int(keys) // columns),
+        BLOCK_P=1 << (-(-int(keys) // columns) - 1).bit_length(),
     )
     return choice.output_node()
 
 
 @cache
-def _template(masks: tuple[str, ...]) -> select_algorithm.TritonTemplate:
-    """Returns the template for masks of these kinds."""
-    names = ", ".join(f'"{name}"' for name in ("Q", "K", "V", *(f"MASK{n}" for n in range(len(masks)))))
-    text = f"{{% set masks = {list(masks)!r} %}}" + _KERNEL.replace("NAMES", names)
-    return select_algorithm.TritonTemplate("_".join(("attention", *masks)), _grid, text)
+def _template(masks: tuple[str, ...], passing: bool) -> select_algorithm.TritonTemplate:
+    """Returns the template for masks of these kinds, passing over blocks or not."""
+    more = ("USED", "ODD") if passing else ()
+    names = ", ".join(
+        f'"{name}"' for name in ("Q", "K", "V", *(f"MASK{n}" for n in range(len(masks))), *more)
+    )
+    text = f"{{% set masks, passing = {list(masks)!r}, {passing} %}}" + _KERNEL.replace("NAMES", names)
+    return select_algorithm.TritonTemplate("_".join(("attention", *masks, *more)), _grid, text)
 
 
 @select_algorithm.SymbolicGridFn
@@ -93,8 +109,8 @@ _KERNEL = """{% macro sum(name, terms) -%}
         {{" + " if not loop.first}}{{index}}{{" * " ~ stride(name, axis) if stride(name, axis) != "1"}}
     {%- else %}0{% endfor %}
 {%- endmacro %}
-{% macro load(name, terms, mask) -%}
-    tl.load({{name}} + base_{{name.lower()}} + {{sum(name, terms)}}{{", mask=%s, other=0" % mask if mask}})
+{% macro load(name, terms, mask, base="base_%s + ") -%}
+    tl.load({{name}} + {{base.replace("%s", name.lower())}}{{sum(name, terms)}}{{", mask=%s, other=0" % mask if mask}})
 {%- endmacro %}
 {% set in_rows = "" if EVEN_M else "in_m[:, None]" %}
 {% set in_keys = "" if EVEN_N else "in_n[None, :]" %}
@@ -128,9 +144,9 @@ _KERNEL = """{% macro sum(name, terms) -%}
     outer = idx_b // INNER
     inner = idx_b % INNER
     {% endif %}
+    {% set batch = [(0, "outer"), (1, "inner")] if INNER > 1 else [(0, "idx_b")] %}
     {% set scores_at = [(3, "idx_m[:, None]"), (4, "idx_n[None, :]")] %}
     {% for kind in masks %}
-    {% set batch = [(0, "outer"), (1, "inner")] if INNER > 1 else [(0, "idx_b")] %}
     base_mask{{loop.index0}} = {{sum("MASK%d" % loop.index0, batch + [(2, "idx_h")])}}
     {% endfor %}
     q = {{load("Q", [(2, "idx_m[:, None]"), (3, "idx_d[None, :]")], both(in_rows, in_row))}}
@@ -138,8 +154,22 @@ _KERNEL = """{% macro sum(name, terms) -%}
     highest = tl.full((BLOCK_M,), float("-inf"), tl.float32)
     total = tl.zeros((BLOCK_M,), tl.float32)
     acc = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
+    {% if passing %}
+    part = tl.arange(0, BLOCK_P)
+    {% set in_part = "part < PARTS" if PARTS < BLOCK_P %}
+    {% set used_at = batch + [(2, "idx_h"), (3, "tl.program_id(0) % BLOCKS"), (4, "part")] %}
+    used = {{load("USED", used_at, in_part, "")}} != 0
+    odd = tl.max({{load("ODD", [(0, "idx_b"), (1, "shared"), (2, "part")], in_part, "")}}.to(tl.int32), 0)
+    used = used | {{"(odd > 0) & (%s)" % in_part if in_part else "(odd > 0)"}}
+    first = tl.min(tl.where(used, part, PARTS - 1), 0)
+    end = tl.maximum(tl.max(tl.where(used, part + 1, 0), 0), first + 1)
+    for start in range(first * BLOCK_N, end * BLOCK_N, BLOCK_N):
+        idx_n = start + tl.arange(0, BLOCK_N)
+    {%- else %}
     for start in range(0, keys, BLOCK_N):
         idx_n = start + tl.arange(0, BLOCK_N)
+    {%- endif %}
+
     {%- else %}
     if True:
         idx_n = tl.arange(0, BLOCK_N)
