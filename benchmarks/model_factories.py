@@ -157,7 +157,8 @@ def whisper() -> tuple[nn.Module, Example]:
     from transformers import WhisperConfig, WhisperModel
 
     sizes = {"d_model": 1280, "encoder_layers": 32, "encoder_attention_heads": 20, "encoder_ffn_dim": 5120}
-    config = WhisperConfig(num_mel_bins=128, decoder_layers=1, attn_implementation="sdpa", **sizes)
+    sizes |= {"decoder_layers": 1, "decoder_attention_heads": 20}
+    config = WhisperConfig(num_mel_bins=128, attn_implementation="sdpa", **sizes)
     model = _bfloat16(WhisperModel(config).encoder)
     sound = torch.randn(4, 128, 3000, dtype=torch.bfloat16)
     return model, lambda: model(sound)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from kernelllm_runtime.regions.cut import Cut, Region, cut
 from kernelllm_runtime.regions.kinds import value_of
 from kernelllm_runtime.regions.text import Written, layout_of, written
 from pytest_kernelllm.beside.optimize.report import path_pattern
-from pytest_kernelllm.beside.whole.drawn import positive_inputs
+from pytest_kernelllm.beside.whole.drawn import Band, Watching, positive_inputs
 
 WORTH = 0.01
 """Share of the bytes that all regions move, below which a region is left alone."""
@@ -33,6 +34,8 @@ class Found:
     """Bytes that its operations move in one place, each alone."""
     positive: frozenset[int] = frozenset()
     """Numbers of the inputs that are drawn positive, because of others it gives NaN or fails."""
+    bands: Mapping[int, Band] = field(default_factory=dict)
+    """What is true of inputs of booleans, by their numbers, where a mask of the example is a band."""
 
     @property
     def moved(self) -> int:
@@ -77,15 +80,19 @@ def capture(run: Callable[[Any], object]) -> Captured:
     """
     graphs: list[tuple[Region, Written]] = []
     functions: set[str] = set()
+    watched: list[Watching] = []
     number = 0
 
     def backend(module: GraphModule, inputs: Sequence[torch.Tensor]) -> Callable[..., Any]:
         nonlocal number
         number += 1
-        if not torch.is_grad_enabled():
-            graphs.extend(_texts(cut(module)))
         functions.update(str(getattr(node.target, "__name__", node.target)) for node in module.graph.nodes)
-        return module.forward
+        if torch.is_grad_enabled():
+            return module.forward
+        found = list(_texts(cut(module)))
+        graphs.extend(found)
+        watched.append(Watching(module, {node for each in found for _, node in _masks(*each)}))
+        return watched[-1].run
 
     from torch._dynamo.utils import counters  # heavy
 
@@ -93,7 +100,8 @@ def capture(run: Callable[[Any], object]) -> Captured:
     run(backend)
     breaks = Counter(counters["graph_break"]) - before
     reasons = dict.fromkeys(reason.partition("\n")[0].rstrip(".") for reason in breaks)
-    return Captured(gathered(graphs), frozenset(functions), number, tuple(reasons))
+    bands = {node: band for each in watched for node, band in each.bands.items() if band is not None}
+    return Captured(gathered(graphs, bands), frozenset(functions), number, tuple(reasons))
 
 
 def _texts(found: Cut) -> Iterable[tuple[Region, Written]]:
@@ -103,8 +111,21 @@ def _texts(found: Cut) -> Iterable[tuple[Region, Written]]:
             yield region, text
 
 
-def gathered(graphs: Sequence[tuple[Region, Written]]) -> tuple[Found, ...]:
-    """Returns each distinct region once, without those too small to matter."""
+def _masks(region: Region, text: Written) -> Iterator[tuple[int, Node]]:
+    """The inputs of a region that are matrices of booleans, with their numbers."""
+    for number, (node, layout) in enumerate(zip(region.inputs, text.inputs, strict=True)):
+        if layout.dtype is torch.bool and len(layout.shape) > 1 and not layout.permuted:
+            yield number, node
+
+
+def gathered(
+    graphs: Sequence[tuple[Region, Written]], bands: Mapping[Node, Band] = MappingProxyType({})
+) -> tuple[Found, ...]:
+    """Returns each distinct region once, without those too small to matter.
+
+    Args:
+        bands: what is true of masks, where that is a band.
+    """
     by_key: dict[str, list[tuple[Region, Written]]] = {}
     for region, text in graphs:
         by_key.setdefault(text.key, []).append((region, text))
@@ -113,8 +134,10 @@ def gathered(graphs: Sequence[tuple[Region, Written]]) -> tuple[Found, ...]:
     worth = []
     for key, each in found.items():
         if each.moved > WORTH * whole:
-            device = value_of(by_key[key][0][0].inputs[0]).device
-            worth.append(replace(each, positive=positive_inputs(each.text, device)))
+            region, text = by_key[key][0]
+            own = {number: bands[node] for number, node in _masks(region, text) if node in bands}
+            positive = positive_inputs(text, value_of(region.inputs[0]).device)
+            worth.append(replace(each, positive=positive, bands=own))
     return tuple(sorted(worth, key=lambda each: -each.moved))
 
 

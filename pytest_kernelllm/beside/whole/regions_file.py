@@ -57,7 +57,10 @@ def block(found: Found) -> str:
     """Returns the source of one region's class, with its inputs."""
     text = found.text
     name = f"{snake_case(text.name)}_inputs"
-    drawn = [draw(layout, number in found.positive) for number, layout in enumerate(text.inputs)]
+    drawn = [
+        draw(layout, number in found.positive, found.bands.get(number))
+        for number, layout in enumerate(text.inputs)
+    ]
     places = ", ".join(found.places[:4]) + (", …" if len(found.places) > 4 else "")
     where = f"Occurs {counted(found.times, 'time')} in {places or 'the model'}."
     body = textwrap.indent(text.forward, "    ")
