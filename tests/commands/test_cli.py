@@ -80,8 +80,8 @@ def test_wrong_use_is_one_sentence(tmp_path):
 
 def test_nobody_has_to_read_to_the_end(tmp_path):
     marked = "from pytest_kernelllm import triton_candidate\nfrom torch import nn\n"
-    marked += "".join(f"\n@triton_candidate\nclass C{i}(nn.Module): ...\n" for i in range(4000))
-    (tmp_path / "model.py").write_text(marked)  # more lines than a pipe holds
+    marked += "".join(f"\n@triton_candidate\nclass C{i:01000}(nn.Module): ...\n" for i in range(200))
+    (tmp_path / "model.py").write_text(marked)  # longer lines than a pipe holds
     command = subprocess.Popen(
         [*COMMAND, "scan"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
