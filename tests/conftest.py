@@ -55,6 +55,15 @@ def judge():
         yield judge
 
 
+@pytest.fixture(scope="session")
+def warm():
+    """Such a judge as commands hold it, which also loads what they name."""
+    from kernelllm_judge.tool.warm import WarmJudge
+
+    with WarmJudge("cpu") as judge:
+        yield judge
+
+
 @pytest.fixture
 def restored_precision():
     """Restores PyTorch's settings of precision after a test that changes them."""
