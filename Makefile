@@ -83,7 +83,7 @@ SPHINX = $(PY) -m sphinx -W --keep-going -d build/docs/doctrees docs
 
 docs: $(READY)  ## the site, in build/docs/html, without a warning; then the tests of its pages, which execute them
 	$(SPHINX) -q -b html build/docs/html $(ARGS)
-	$(if $(ARGS),,$(PY) -m pytest tests/docs $(PARALLEL))
+	$(if $(ARGS),,$(PY) -m pytest tests/docs)
 
 linkcheck: $(READY)  ## every link of the site to other sites; needs the network
 	$(SPHINX) -b linkcheck build/docs/linkcheck $(ARGS)

@@ -32,6 +32,9 @@ LOG = "server.log"
 
 SERVER = "kernelllm_judge.worker.server"
 
+SHARED = (SERVER, "torch", "torch.fx.experimental.symbolic_shapes")
+"""What all servers import, the last for a backward pass. Each imports Triton itself, interpreted or not."""
+
 
 class ServerFailed(RuntimeError):
     """A fork server did not start; the text says why and what to do."""
@@ -113,7 +116,7 @@ class ServerHost:
             self._host.close()
             self._host = None
         if self._host is None:
-            self._host = StartedHost((SERVER, "torch"), _environment(Path("/")), _import_paths())
+            self._host = StartedHost(SHARED, _environment(Path("/")), _import_paths())
         return self._host
 
 

@@ -17,8 +17,12 @@ def pytest_configure(config):
 
     Triton decides it while it is imported, and whichever test module imports transformers first would
     decide for all the others. The GPU's tests (``-m gpu``) compile their kernels.
+
+    PyTorch computes with one thread, here and in what is started from here: tensors are small, and where tests
+    run side by side, threads that wait for each other take several times as long as the work.
     """
     if config.getoption("markexpr") != "gpu":
+        os.environ["OMP_NUM_THREADS"] = "1"
         with mock.patch.dict(os.environ, TRITON_INTERPRET="1"):
             import_module("triton.language")
     # How fast the machine is says nothing about what is tested; nor does it about a strategy's size.
@@ -44,13 +48,19 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def judge():
     """A judge without a GPU, for every test that asks nothing particular of it: one takes seconds to start."""
-    import torch
-
     from kernelllm_judge.environment import find_environment
     from kernelllm_judge.judging import Judge
 
-    torch.set_num_threads(1)
     with Judge(find_environment("cpu")) as judge:
+        yield judge
+
+
+@pytest.fixture(scope="session")
+def warm():
+    """Such a judge as commands hold it, which also loads what they name."""
+    from kernelllm_judge.tool.warm import WarmJudge
+
+    with WarmJudge("cpu") as judge:
         yield judge
 
 

@@ -63,9 +63,6 @@ def prepare_interpreter() -> None:
 
 
 def _import_for_calls() -> None:
-    importlib.import_module("torch.fx.experimental.symbolic_shapes")  # for a backward pass
-    # For deterministic algorithms, one of the states of a call.
-    importlib.import_module("torch._inductor.config")
     with contextlib.suppress(ImportError):  # for a launch; not in every version of Triton
         importlib.import_module("triton.experimental.gluon.nvidia.hopper")
 

@@ -21,7 +21,10 @@ from pytest_kernelllm.pool.pool_process import Slot
 from pytest_kernelllm.pool.process_slot import ProcessSlot
 
 PROCESS = "pytest_kernelllm.pool.judging_process"
-ON_GPU = ("sympy", "torch._dynamo", "torch._inductor.compile_fx", "pytest_kernelllm.generate.inductor.cases")
+SHARED = (PROCESS, "torch._dynamo")
+"""What every judging process imports; the last when a module is called on the meta device."""
+
+ON_GPU = ("torch._inductor.compile_fx", "pytest_kernelllm.generate.inductor.cases")
 """What judging and writing import on a GPU sooner or later, which takes as long as several verdicts."""
 
 CLUSTER = "pytest_kernelllm.beside.cluster.engine"
@@ -47,7 +50,7 @@ def open_engine(settings: Settings, environment: Environment, jobs: int | None =
 
 
 def _pool(places: Sequence[Slot], settings: Settings, environment: Environment) -> Engine:
-    hosts = Hosts((PROCESS, *(ON_GPU if environment.device == "cuda" else ())))
+    hosts = Hosts((*SHARED, *(ON_GPU if environment.device == "cuda" else ())))
     slots = [ProcessSlot(PROCESS, place, hosts, settings.reference_deadline) for place in places]
     return Engine(slots, hosts=hosts)
 

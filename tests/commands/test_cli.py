@@ -25,20 +25,13 @@ def pair(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("change", "code", "verdict"),
-    [
-        (("", ""), 0, "accepted"),
-        (("+ 1)", "+ 2)"), 1, "rejected"),
-    ],
-)
-def test_verify_answers_by_exit_code_and_json(pair, change, code, verdict):
-    (pair / "candidate.py").write_text(ANSWER.replace(*change) if change[0] else ANSWER)
+def test_verify_answers_by_exit_code_and_json(pair):
+    (pair / "candidate.py").write_text(ANSWER.replace("+ 1)", "+ 2)"))
     done = kernelllm(pair, "verify", "reference.py", "candidate.py", "--device", "cpu", "--json", "-")
-    assert done.returncode == code, done.stdout + done.stderr
+    assert done.returncode == 1, done.stdout + done.stderr
     answer = json.loads(done.stdout)
     jsonschema.validate(answer, verdict_schema())
-    assert answer["verdict"] == verdict
+    assert answer["verdict"] == "rejected"
 
 
 def test_verify_takes_a_marked_class_too(tmp_path):
@@ -51,10 +44,14 @@ def test_verify_takes_a_marked_class_too(tmp_path):
 
 def test_verify_says_that_it_mapped_names(pair):
     (pair / "candidate.py").write_text(ANSWER.replace("self.weight", "self.gamma"))
-    done = kernelllm(pair, "verify", "reference.py", "candidate.py", "--device", "cpu")
+    done = kernelllm(pair, "verify", "reference.py", "candidate.py", "--device", "cpu", "--json", "v.json")
+    assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith(
         "accepted (correctness); its own gamma stand for the module's weight, by shape"
     )
+    answer = json.loads((pair / "v.json").read_text())
+    jsonschema.validate(answer, verdict_schema())
+    assert answer["verdict"] == "accepted"
 
 
 @pytest.mark.parametrize(
@@ -80,8 +77,8 @@ def test_wrong_use_is_one_sentence(tmp_path):
 
 def test_nobody_has_to_read_to_the_end(tmp_path):
     marked = "from pytest_kernelllm import triton_candidate\nfrom torch import nn\n"
-    marked += "".join(f"\n@triton_candidate\nclass C{i}(nn.Module): ...\n" for i in range(4000))
-    (tmp_path / "model.py").write_text(marked)  # more lines than a pipe holds
+    marked += "".join(f"\n@triton_candidate\nclass C{i:01000}(nn.Module): ...\n" for i in range(200))
+    (tmp_path / "model.py").write_text(marked)  # longer lines than a pipe holds
     command = subprocess.Popen(
         [*COMMAND, "scan"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

@@ -44,11 +44,6 @@ NORM = HEAD + textwrap.dedent(
 )
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
-
-
 def load(root, name=None, **options) -> LiveTarget:
     found = scan([root], root, **options)
     assert found.problems == ()

@@ -95,7 +95,6 @@ class Loaded:
 
 @pytest.fixture
 def load(tmp_path, monkeypatch):
-    torch.set_num_threads(1)
     monkeypatch.syspath_prepend(tmp_path)
     names: list[str] = []
 

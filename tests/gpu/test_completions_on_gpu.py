@@ -1,15 +1,18 @@
 """The stored completions on a GPU: the same table, the same answers."""
 
 import pytest
-from completions import TABLE, check, completion_judge
+from completions import TABLE, check, decide
+
+from kernelllm_judge.environment import find_environment
+from kernelllm_judge.judging import Judge
 
 
 @pytest.fixture(scope="module")
-def decide():
-    with completion_judge("cuda") as decide:
-        yield decide
+def judge():
+    with Judge(find_environment("cuda")) as judge:
+        yield judge
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_what_becomes_of_a_completion_on_a_gpu(decide, name):
-    check(name, decide(name))
+def test_what_becomes_of_a_completion_on_a_gpu(judge, name):
+    check(name, decide(judge, name))

@@ -6,8 +6,6 @@ Sound text is accepted, with whatever is dead in it; what is wrong stays wrong, 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,7 +13,6 @@ from pathlib import Path
 from loading import load
 
 from kernelllm_judge.core.records import Completion
-from kernelllm_judge.environment import find_environment
 from kernelllm_judge.judging import Criteria, Judge
 from kernelllm_judge.render.render import RenderError, render
 from kernelllm_judge.target.live import LiveTarget
@@ -110,27 +107,22 @@ TABLE = {
 }
 
 
-@contextmanager
-def completion_judge(device: str) -> Iterator[Callable[[str], tuple[str, str, bool | None]]]:
-    """Yields a function that judges a completion on ``device``, given by its name.
+def decide(judge: Judge, name: str) -> tuple[str, str, bool | None]:
+    """Judges a completion, given by its name.
 
-    It returns the rule that was broken (``render`` if the completion gave no candidate, empty if it was accepted), the
-    reason, and whether the candidate was translated.
+    Returns:
+        The rule that was broken (``render`` if the completion gave no candidate, empty if it was accepted), the
+        reason, and whether the candidate was translated.
     """
-    with Judge(find_environment(device)) as judge:
-
-        def decide(name: str) -> tuple[str, str, bool | None]:
-            live = live_target(TABLE[name].target)
-            text = (DATA / "completions" / f"{name}.txt").read_bytes().decode()
-            try:
-                candidate = render(Completion("files", 0, text, "modelnew"), live, judge.constructors)
-            except RenderError as error:
-                return "render", str(error), None
-            verdict = judge.judge(candidate, Criteria(live, timing=False))
-            became = verdict.rule or ("" if verdict.accepted else verdict.verdict)
-            return became, verdict.reason, candidate.translated
-
-        yield decide
+    live = live_target(TABLE[name].target)
+    text = (DATA / "completions" / f"{name}.txt").read_bytes().decode()
+    try:
+        candidate = render(Completion("files", 0, text, "modelnew"), live, judge.constructors)
+    except RenderError as error:
+        return "render", str(error), None
+    verdict = judge.judge(candidate, Criteria(live, timing=False))
+    became = verdict.rule or ("" if verdict.accepted else verdict.verdict)
+    return became, verdict.reason, candidate.translated
 
 
 def check(name: str, answer: tuple[str, str, bool | None]) -> None:

@@ -3,7 +3,6 @@
 import pytest
 
 from kernelllm_judge.candidate import Speed
-from kernelllm_judge.tool.warm import WarmJudge
 
 REFERENCE = """
 import torch
@@ -43,18 +42,12 @@ def forward(self, x, factors):
 """
 
 
-@pytest.fixture(scope="module")
-def judge():
-    with WarmJudge("cpu") as opened:
-        yield opened
-
-
 @pytest.mark.parametrize("line", ["", 'factors["a"] = 5.0', "factors.update(more=7)", 'factors["b"] = 1'])
-def test_a_changed_argument_is_refused(judge, tmp_path, line):
+def test_a_changed_argument_is_refused(warm, tmp_path, line):
     file = tmp_path / "reference.py"
     file.write_text(REFERENCE)
     kernel = KERNEL.replace("    return out\n", f"    {line}\n    return out\n")
-    verdict = judge.judge(str(file), kernel, Speed(timing=False), None).verdict
+    verdict = warm.judge(str(file), kernel, Speed(timing=False), None).verdict
     if line:
         assert verdict.rule == "surroundings" and "what its arguments hold" in verdict.reason
     else:

@@ -4,12 +4,13 @@ import re
 
 import pytest
 import torch
+from one_judge import judged_by
 from torch import nn
 
 from kernelllm_judge.core.kernel_module import digest
 from kernelllm_judge.deciding import _changes, _Tried
 from kernelllm_judge.plans import Plan
-from pytest_kernelllm import adopt, judge
+from pytest_kernelllm import adopt
 
 KERNEL = """
 import torch
@@ -39,8 +40,12 @@ def values(n: int = 300):
     return torch.randn(n)
 
 
-def judged(decides, body=KERNEL):
-    return judge(Shift, body.replace("DECIDES", decides), cases=values, dims={"n": (1, 4000)})
+@pytest.fixture
+def judged(judge):
+    def judged(decides, body=KERNEL):
+        return judged_by(judge, Shift, body.replace("DECIDES", decides), values, {"n": (1, 4000)})
+
+    return judged
 
 
 @pytest.mark.parametrize(
@@ -50,7 +55,7 @@ def judged(decides, body=KERNEL):
         "3.0 if (n * n + 3 * n) % 99991 == 57702 else 2.0",  # at 1501 only
     ],
 )
-def test_where_a_decision_fell_one_way_only_the_original_runs_the_other_way(decides):
+def test_where_a_decision_fell_one_way_only_the_original_runs_the_other_way(judged, decides):
     kernel = judged(decides)
     assert kernel.accepted and "_judged_if(" in kernel.source
     assert kernel.verdict.fence == "" and digest(kernel.source)
@@ -61,24 +66,24 @@ def test_where_a_decision_fell_one_way_only_the_original_runs_the_other_way(deci
             assert torch.equal(module(x), x + 2.0)
 
 
-def test_a_size_at_which_it_decides_otherwise_is_found_and_tried():
+def test_a_size_at_which_it_decides_otherwise_is_found_and_tried(judged):
     kernel = judged("3.0 if str(n).endswith('177') else 2.0")
     assert (kernel.verdict.verdict, kernel.verdict.rule) == ("rejected", "decisions")
     assert "177" in kernel.verdict.reason
 
 
-def test_a_number_that_is_another_one_at_one_size_is_found():
+def test_a_number_that_is_another_one_at_one_size_is_found(judged):
     kernel = judged("2.0 + 0 ** abs(n - 1777)")
     assert (kernel.verdict.verdict, kernel.verdict.rule) == ("rejected", "decisions")
     assert "n=1777" in kernel.verdict.reason
 
 
-def test_what_is_right_either_way_ships_as_it_is():
+def test_what_is_right_either_way_ships_as_it_is(judged):
     kernel = judged("2.0 if n > 100 else 1.0 + 1.0")
     assert kernel.accepted and "_judged" not in kernel.source
 
 
-def test_where_an_exception_is_caught_the_original_cannot_run_instead():
+def test_where_an_exception_is_caught_the_original_cannot_run_instead(judged):
     body = KERNEL.replace(
         "    out, n =",
         "    by = 2.0\n    try:\n        if str(x.numel()) == '1777':\n            by = 3.0\n"
@@ -92,13 +97,13 @@ def test_where_an_exception_is_caught_the_original_cannot_run_instead():
     )
 
 
-def test_a_program_that_is_missing_at_one_size_is_found():
+def test_a_program_that_is_missing_at_one_size_is_found(judged):
     kernel = judged("2.0", KERNEL.replace("triton.cdiv(n, 256)", "triton.cdiv(n, 256) - 0 ** abs(n - 1777)"))
     assert (kernel.verdict.verdict, kernel.verdict.rule) == ("rejected", "decisions")
     assert "n=1777" in kernel.verdict.reason
 
 
-def test_a_candidate_may_not_report_what_it_decides():
+def test_a_candidate_may_not_report_what_it_decides(judged):
     body = KERNEL + "\n\ndef more(n):\n    return __kernelllm_decided__(0, 'value', n)\n"
     assert judged("2.0", body).verdict.verdict == "rejected"
 

@@ -2,9 +2,8 @@
 
 import pytest
 import torch
+from one_judge import judged_by
 from torch import nn
-
-from pytest_kernelllm import judge
 
 KERNEL = """
 import torch
@@ -37,8 +36,11 @@ def values(n: int = 300):
     return torch.randn(n)
 
 
-def judged(edit):
-    return judge(Scale, KERNEL.replace("EDIT", edit), cases=values, dims={"n": (1, 4000)}).verdict
+@pytest.fixture
+def judged(judge):
+    return lambda edit: (
+        judged_by(judge, Scale, KERNEL.replace("EDIT", edit), values, {"n": (1, 4000)}).verdict
+    )
 
 
 @pytest.mark.parametrize(
@@ -50,7 +52,7 @@ def judged(edit):
         ("y = y + 1e-12 / (tl.abs(x) + 1e-3)", "1e-12"),
     ],
 )
-def test_a_term_that_no_probe_shows_is_undecided_and_named(edit, named):
+def test_a_term_that_no_probe_shows_is_undecided_and_named(judged, edit, named):
     verdict = judged(edit)
     assert (verdict.verdict, verdict.stage) == ("inconclusive", "correctness"), verdict.reason
     assert named in verdict.reason
@@ -64,12 +66,12 @@ def test_a_term_that_no_probe_shows_is_undecided_and_named(edit, named):
         "y = tl.where(tl.abs(x - tl.floor(x)) == 0, x * 3.0, y)",  # of what is compared alone, outcomes are seen
     ],
 )
-def test_what_matters_or_only_decides_is_accepted(edit):
+def test_what_matters_or_only_decides_is_accepted(judged, edit):
     verdict = judged(edit)
     assert verdict.accepted, verdict.reason
 
 
-def test_what_a_kernel_states_of_its_numbers_is_so():
+def test_what_a_kernel_states_of_its_numbers_is_so(judged):
     verdict = judged("i = tl.multiple_of(i, 512)")
     assert verdict.verdict == "inconclusive"
     assert "tl.multiple_of states that" in verdict.reason
@@ -106,8 +108,8 @@ class Rows(nn.Module):
         return nn.functional.embedding(x, self.weight)
 
 
-def test_an_index_may_count_from_the_end_where_the_original_accepts_none_below_0():
-    verdict = judge(Rows, ROWS, cases=lambda n=9: torch.randint(40, (n,)), dims={"n": (1, 99)}).verdict
+def test_an_index_may_count_from_the_end_where_the_original_accepts_none_below_0(judge):
+    verdict = judged_by(judge, Rows, ROWS, lambda n=9: torch.randint(40, (n,)), {"n": (1, 99)}).verdict
     assert verdict.accepted, verdict.reason
 
 

@@ -3,7 +3,6 @@
 import pytest
 
 from kernelllm_judge.candidate import Speed
-from kernelllm_judge.tool.warm import WarmJudge
 
 REFERENCE = """
 import torch
@@ -49,24 +48,18 @@ DROPS = "tl.where(q > 0, q, 0.0)"
 KEEPS = "tl.where(q <= 0, 0.0, q)"
 
 
-@pytest.fixture(scope="module")
-def judge():
-    with WarmJudge("cpu") as opened:
-        yield opened
-
-
 @pytest.mark.parametrize(
     ("sign", "s", "places"),
     [("+", "torch.randn(8, 32)", "i, mask"), ("*", "torch.randn(())", "0 * i")],
     ids=["of the same shape", "a single number"],
 )
-def test_nan_is_not_lost(judge, tmp_path, sign, s, places):
+def test_nan_is_not_lost(warm, tmp_path, sign, s, places):
     file = tmp_path / "reference.py"
     file.write_text(REFERENCE.format(sign=sign, s=s))
 
     def verdict(rectified):
         text = KERNEL.format(sign=sign, places=places, rectified=rectified)
-        return judge.judge(str(file), text, Speed(timing=False), None).verdict
+        return warm.judge(str(file), text, Speed(timing=False), None).verdict
 
     assert verdict(KEEPS).accepted
     assert verdict(DROPS).rule == "nonfinite"

@@ -5,8 +5,6 @@ from projects import GOOD, LAYERS
 
 from kernelllm_judge.candidate import Speed, judge_candidate
 from kernelllm_judge.core.kernel_module import read_supports
-from kernelllm_judge.environment import find_environment
-from kernelllm_judge.judging import Judge
 from kernelllm_judge.target.live import load_target
 from pytest_kernelllm.discover.scan import scan_file
 
@@ -15,13 +13,12 @@ WRONG = GOOD.replace("+ 1", "+ 2")
 
 
 @pytest.fixture(scope="module")
-def judged(tmp_path_factory):
+def judged(judge, tmp_path_factory):
     root = tmp_path_factory.mktemp("project")
     (root / "layers.py").write_text(LAYERS.replace(', dims={"n": (1, 64)}', ""))
     [target] = scan_file(root / "layers.py", root).targets
-    with Judge(find_environment("cpu")) as judge:
-        live = load_target(root, target)
-        yield lambda text: judge_candidate(judge, live, text, "", Speed(timing=False))
+    live = load_target(root, target)
+    return lambda text: judge_candidate(judge, live, text, "", Speed(timing=False))
 
 
 def test_a_kernel_for_all_sizes_ships_for_all(judged):

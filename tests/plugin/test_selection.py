@@ -33,10 +33,16 @@ def ran(project, *more):
     return [word[0] for word in words if word[1:2] and word[1] in RESULTS and "::" in word[0]]
 
 
+def collected(project, *more):
+    """Returns the ids of what would run, in order."""
+    done = project.runpytest_inprocess(
+        *OPTIONS, "--kernelllm-set=candidates_dir=candidates", "--collect-only", "-q", *more
+    )
+    return [line for line in done.outlines if "::" in line]
+
+
 ALL = [*OWN, RED, *SKIPPED]
 SELECTIONS = {
-    "--sw": [RED],
-    "--lf": [RED],
     "--ff": [RED, *OWN, *SKIPPED],
     "--nf": sorted(ALL),
     f"--deselect={RED}": [each for each in ALL if each != RED],
@@ -55,8 +61,9 @@ def test_selections_and_orders_of_pytest_know_kernel_items(project):
     found = ran(project, "early", ".")
     assert in_turn(found) == in_turn(ALL), "kernels last, whatever the order of paths"
     ran(project, "--sw")  # stops at the first failure, and remembers it
+    assert ran(project, "--sw") == ran(project, "--lf") == [RED]
     for option, wanted in SELECTIONS.items():
-        found = ran(project, *option.split(" "))
+        found = collected(project, *option.split(" "))
         assert (sorted(found) if option == "--nf" else in_turn(found)) == (
             wanted if option == "--nf" else in_turn(wanted)
         ), option

@@ -2,13 +2,11 @@ import sys
 
 import adopting
 import pytest
-import torch
 
 
 @pytest.fixture
 def write(tmp_path, monkeypatch):
     """Writes ``adopted.py`` and its kernel, and imports it afresh: the class ``Shift``."""
-    torch.set_num_threads(1)
     monkeypatch.setenv("KERNELLLM_INTERPRET", "1")
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     monkeypatch.delenv("KERNELLLM_STRICT", raising=False)

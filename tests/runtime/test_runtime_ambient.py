@@ -1,6 +1,8 @@
 import ast
 import contextlib
 import inspect
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -87,3 +89,19 @@ def test_tracers_and_compilers_see_the_original(module) -> None:
     for made in (traced, scripted, compiled, exported, torch.fx.symbolic_trace(module)):
         assert torch.allclose(made(X), expected), made
     assert used(module, X)
+
+
+def test_no_state_in_which_a_kernel_runs_imports_a_compiler():
+    script = (
+        "import sys\n"
+        "import torch\n"
+        "from kernelllm_runtime.states import STATES\n"
+        "x = torch.ones(2)\n"
+        "for state in STATES:\n"
+        "    if state.call:\n"
+        "        with state.enter([x], []):\n"
+        "            x + x\n"
+        "assert 'torch._dynamo' not in sys.modules, 'a second for each worker'\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -89,10 +89,7 @@ def make(folder: Path) -> None:
             eos_token_id=1,
         )
     )
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # so little work is slower on several, where others compute too
     worst = train(model, tokenizer, taught)
-    torch.set_num_threads(threads)
     assert worst < KNOWN, f"the conversations are not known after {STEPS} steps: {worst:.3f} nats a token"
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -1,5 +1,6 @@
 """``judge`` and ``adopt`` from Python: real judging in Triton's interpreter, and calls that run what was judged."""
 
+import contextlib
 import subprocess
 import sys
 
@@ -57,6 +58,13 @@ def forward(self, x):
 """
 X = torch.linspace(-1, 1, 300)
 WRONG = KERNEL.replace("+ by", "- by")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def elsewhere(tmp_path_factory):
+    """A working folder outside this repository, of which a class of this file would otherwise be a part, with all that it imports."""
+    with contextlib.chdir(tmp_path_factory.mktemp("elsewhere")):
+        yield
 
 
 @pytest.fixture(scope="module")

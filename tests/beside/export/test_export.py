@@ -23,7 +23,6 @@ X = torch.randn(6, 64)
 
 @pytest.fixture(autouse=True)
 def interpreted(monkeypatch):
-    torch.set_num_threads(1)
     monkeypatch.setenv("KERNELLLM_INTERPRET", "1")
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     monkeypatch.delenv("KERNELLLM_STRICT", raising=False)

@@ -145,7 +145,6 @@ class Project:
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    torch.set_num_threads(1)
     monkeypatch.setenv("KERNELLLM_INTERPRET", "1")
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     for name in ("KERNELLLM_STRICT", "KERNELLLM_DISABLE"):

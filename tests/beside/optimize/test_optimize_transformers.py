@@ -111,7 +111,6 @@ def test_whole_layers_of_a_llama_run_kernels(tmp_path, llama) -> None:
 
 @pytest.fixture
 def llama(monkeypatch):
-    torch.set_num_threads(1)
     monkeypatch.setenv("KERNELLLM_INTERPRET", "1")
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     torch.manual_seed(0)

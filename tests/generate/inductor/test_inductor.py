@@ -53,7 +53,6 @@ TOLERANCE = {"float32": 2e-6, "bfloat16": 1e-2}
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    torch.set_num_threads(1)
     candidates = {}
     for name in TARGETS:
         samples = SAMPLES.get(name, 1)

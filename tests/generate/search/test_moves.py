@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import torch
 from fusing import errors, inductor, live
 
 from kernelllm_judge.core.records import Candidate
@@ -38,7 +37,6 @@ def moved(name: str) -> dict[str, tuple[str, Candidate]]:
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    torch.set_num_threads(1)
     candidates = {key: each for name in TARGETS for key, each in moved(name).items()}
     assert len(candidates) > 4 * len(TARGETS)
     return errors(tmp_path_factory.mktemp("moves"), candidates)

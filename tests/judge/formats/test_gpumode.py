@@ -9,7 +9,7 @@ from gpumode_problem import REFERENCE, SUBMISSION, lay_out
 
 from kernelllm_judge.candidate import Speed
 from kernelllm_judge.cli import main
-from kernelllm_judge.tool.warm import Unjudged, WarmJudge
+from kernelllm_judge.tool.warm import Unjudged
 
 WRONG = {
     "values": (SUBMISSION.replace("+ shift", "- shift"), "at test-1"),
@@ -24,12 +24,6 @@ WRONG = {
 @pytest.fixture
 def folder(tmp_path):
     return lay_out(tmp_path)
-
-
-@pytest.fixture(scope="module")
-def warm():
-    with WarmJudge("cpu") as judge:
-        yield judge
 
 
 def judged(warm, folder, submission=None, **options):

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import pytest
-from completions import DATA, TABLE, check, completion_judge
+from completions import DATA, TABLE, check, decide
 
-
-@pytest.fixture(scope="module")
-def decide() -> Iterator[Callable]:
-    with completion_judge("cpu") as decide:
-        yield decide
+from kernelllm_judge.judging import Judge
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_what_becomes_of_a_completion(decide: Callable, name: str) -> None:
-    check(name, decide(name))
+def test_what_becomes_of_a_completion(judge: Judge, name: str) -> None:
+    check(name, decide(judge, name))
 
 
 def test_no_stored_completion_is_forgotten() -> None:

@@ -7,16 +7,9 @@ from wrong_kernels import MARKED, SCALE, WRONG
 
 from kernelllm_judge.candidate import Speed, criteria_of, judge_candidate
 from kernelllm_judge.core.records import Verdict
-from kernelllm_judge.in_memory import make_judge
 from kernelllm_judge.pair_files import find_reference
 from kernelllm_judge.target.live import load_target
 from kernelllm_judge.tool.example import with_example
-
-
-@pytest.fixture(scope="module")
-def judge():
-    with make_judge("cpu", "sm_90", 60.0, "best") as judge:
-        yield judge
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ import pytest
 from wrong_kernels import MARKED, SCALE, SEEN, WRONG
 
 from kernelllm_judge.candidate import Speed
-from kernelllm_judge.tool.warm import WarmJudge
 
 HIDDEN = {
     "static check": SCALE + "import os\n",
@@ -36,15 +35,14 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def judged(folder):
-    with WarmJudge("cpu") as warm:
-        tried = WRONG | {rule: ("Scale", text, "") for rule, text in HIDDEN.items()}
-        yield {
-            rule: warm.judge(
-                f"{folder / 'layers.py'}::{cls}", text, Speed(timing=False), folder / f"wrong {rule}.py"
-            )
-            for rule, (cls, text, _) in tried.items()
-        }
+def judged(warm, folder):
+    tried = WRONG | {rule: ("Scale", text, "") for rule, text in HIDDEN.items()}
+    return {
+        rule: warm.judge(
+            f"{folder / 'layers.py'}::{cls}", text, Speed(timing=False), folder / f"wrong {rule}.py"
+        )
+        for rule, (cls, text, _) in tried.items()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -103,18 +101,17 @@ def test_the_command_names_the_script_in_its_line_of_json(folder):
     assert shown == {"wrong.py", "wrong_kernel.py", "wrong.pt"}
 
 
-def test_a_reference_that_changed_is_loaded_again(tmp_path):
+def test_a_reference_that_changed_is_loaded_again(warm, tmp_path):
     (tmp_path / "helper.py").write_text("AMOUNT = 1\n")
     text = MARKED.replace("import torch\n", "import helper\nimport torch\n", 1).replace(
         "x + 1", "x + helper.AMOUNT"
     )
     (tmp_path / "changing.py").write_text(text)
     kernel = SEEN.replace("    return out", "    self.last.copy_(x[0] * 2)\n    return out")
-    with WarmJudge("cpu") as warm:
-        reference = f"{tmp_path / 'changing.py'}::Seen"
-        assert warm.judge(reference, kernel, Speed(timing=False)).verdict.accepted
-        (tmp_path / "helper.py").write_text("AMOUNT = 222\n")
-        again = warm.judge(reference, kernel, Speed(timing=False), tmp_path / "changing.py")
-        assert again.verdict.rule == "values", again.verdict.in_words()
-        assert again.note == "there is no reproducer: it would be written over changing.py"
-        assert (tmp_path / "changing.py").read_text() == text
+    reference = f"{tmp_path / 'changing.py'}::Seen"
+    assert warm.judge(reference, kernel, Speed(timing=False)).verdict.accepted
+    (tmp_path / "helper.py").write_text("AMOUNT = 222\n")
+    again = warm.judge(reference, kernel, Speed(timing=False), tmp_path / "changing.py")
+    assert again.verdict.rule == "values", again.verdict.in_words()
+    assert again.note == "there is no reproducer: it would be written over changing.py"
+    assert (tmp_path / "changing.py").read_text() == text
