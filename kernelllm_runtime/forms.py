@@ -11,7 +11,7 @@ import torch
 
 from kernelllm_runtime.domain import PLAIN, aligned
 from kernelllm_runtime.generated import define, holding
-from kernelllm_runtime.leaves import KIND, leaves
+from kernelllm_runtime.leaves import KIND, containers, leaves
 from kernelllm_runtime.watch import Watch
 
 try:
@@ -62,7 +62,7 @@ def fits(
     first: dict[int, str] = {}
     compared: list[torch.Tensor] = []
     for name, value in zip(names, values, strict=True):
-        plain += _containers(name, value)
+        plain += [_like(*each) for each in containers(name, value)]
     for name, value, default in zip(names, values, defaults, strict=True):
         if any(isinstance(leaf, torch.Tensor) for _, leaf in leaves(name, default)):
             constants[f"{name}_default"] = default
@@ -99,17 +99,11 @@ def fits(
     return define("fits", text, {**watch.names, **constants})
 
 
-def _containers(name: str, value: Any) -> list[str]:
-    """Conditions under which another argument has the tuples, lists and dicts of this one; before those of its leaves."""
-    if type(value) in (tuple, list):
-        parts: list[tuple[Any, Any]] = [*enumerate(value)]
-        own = f"type({name}) is {type(value).__name__} and len({name}) == {len(value)}"
-    elif type(value) is dict:
-        parts = [*value.items()]
-        own = f"type({name}) is dict and [*{name}] == {[*value]!r}"
-    else:
-        return []
-    return [own, *(inner for key, part in parts for inner in _containers(f"{name}[{key!r}]", part))]
+def _like(name: str, container: Any) -> str:
+    """The condition that another argument is such a tuple, list or dict, with as many parts or the same keys."""
+    kind = type(container)
+    inside = f"[*{name}] == {[*container]!r}" if kind is dict else f"len({name}) == {len(container)}"
+    return f"type({name}) is {kind.__name__} and {inside}"
 
 
 def _alike(tensors: Sequence[torch.Tensor]) -> Callable[..., bool]:

@@ -15,16 +15,26 @@ def leaves(name: str, value: Any) -> list[tuple[str, Any]]:
     Before what a list holds there is ``("x.__class__", "list")``, so that it is told from a tuple, and in the place of what is
     empty ``"tuple"``, ``"list"`` or ``"dict"``. Dicts whose keys are no identifiers are leaves.
     """
-    kind = type(value)
-    parts: Iterable[tuple[Any, Any]]
-    if kind is tuple or kind is list:
-        parts = enumerate(value)
-    elif kind is dict and all(isinstance(key, str) and key.isidentifier() for key in value):
-        parts = value.items()
-    else:
+    if (parts := _parts(value)) is None:
         return [(name, value)]
     found = [leaf for key, part in parts for leaf in leaves(f"{name}[{key!r}]", part)]
-    return found if found and kind is not list else [(name + KIND, kind.__name__), *found]
+    told = found and type(value) is not list
+    return found if told else [(name + KIND, type(value).__name__), *found]
+
+
+def containers(name: str, value: Any) -> list[tuple[str, Any]]:
+    """Returns the tuples, lists and dicts that ``leaves`` takes apart, with their names, each before those that it holds."""
+    if (parts := _parts(value)) is None:
+        return []
+    return [(name, value), *(each for key, part in parts for each in containers(f"{name}[{key!r}]", part))]
+
+
+def _parts(value: Any) -> list[tuple[Any, Any]] | None:
+    if type(value) is tuple or type(value) is list:
+        return list(enumerate(value))
+    if type(value) is dict and all(isinstance(key, str) and key.isidentifier() for key in value):
+        return list(value.items())
+    return None
 
 
 def all_leaves(values: Iterable[Any]) -> list[Any]:

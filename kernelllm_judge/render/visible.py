@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.core.records import Domain, Scalar, TensorSpec
 from kernelllm_judge.render.errors import RenderError
+from kernelllm_runtime.leaves import KIND, containers
 
 if TYPE_CHECKING:  # it imports torch, and a search does without
     from kernelllm_judge.core.parts import Parts
@@ -31,18 +31,15 @@ def visible(domain: Domain, parts: Parts) -> dict[str, Spec]:
 
     Attributes without an expression are left out.
     """
-    inputs = [each for name, value in nested(domain.inputs).items() for each in _opened(name, value)]
+    given = nested(domain.inputs)
+    held = {path: each for name, value in given.items() for path, each in containers(name, value)}
+    inputs = {name: value for name, value in domain.inputs.items() if not name.endswith(KIND)}
     own = {parts.expression(name): value for name, value in domain.attributes.items()}
-    return {**dict(inputs), **{text: value for text, value in own.items() if text is not None}}
-
-
-def _opened(name: str, value: Any) -> Iterator[tuple[str, Spec]]:
-    if not isinstance(value, tuple | list | dict):
-        yield name, value
-        return
-    yield name, Container(type(value).__name__, len(value))
-    for key, part in value.items() if isinstance(value, dict) else enumerate(value):
-        yield from _opened(f"{name}[{key!r}]", part)
+    return {
+        **{path: Container(type(each).__name__, len(each)) for path, each in held.items()},
+        **inputs,
+        **{text: value for text, value in own.items() if text is not None},
+    }
 
 
 def is_own(expression: str) -> bool:
