@@ -184,7 +184,7 @@ def _key(values: tuple[Any, ...]) -> tuple[Any, ...]:
 def _held(value: Any) -> Any:
     if type(value) is dict:
         return (*value, _key(tuple(value.values())))
-    return _key(value) if type(value) is tuple else value
+    return _key(tuple(value)) if type(value) in (tuple, list) else value
 
 
 def _on(device: torch.device, run: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ import torch
 
 from kernelllm_runtime.domain import PLAIN, aligned
 from kernelllm_runtime.generated import define, holding
-from kernelllm_runtime.leaves import leaves
+from kernelllm_runtime.leaves import KIND, containers, leaves
 from kernelllm_runtime.watch import Watch
 
 try:
@@ -52,7 +52,7 @@ def fits(
     the call, and so show whether it is traced, transformed, or under autocast.
 
     Args:
-        values: the arguments: plain tensors, scalars, and tuples of them.
+        values: the arguments: plain tensors, scalars, and tuples, lists and dicts of them.
         defaults: the parameters' defaults. One that is or holds a tensor is told from another value by identity.
         placed: whether calls also differ where some tensor is aligned in one only.
     """
@@ -62,12 +62,14 @@ def fits(
     first: dict[int, str] = {}
     compared: list[torch.Tensor] = []
     for name, value in zip(names, values, strict=True):
-        plain += _tuples(name, value)
+        plain += [_like(*each) for each in containers(name, value)]
     for name, value, default in zip(names, values, defaults, strict=True):
         if any(isinstance(leaf, torch.Tensor) for _, leaf in leaves(name, default)):
             constants[f"{name}_default"] = default
             plain.append(f"{name} is {'' if value is default else 'not '}{name}_default")
     for name, value in (leaf for pair in zip(names, values, strict=True) for leaf in leaves(*pair)):
+        if name.endswith(KIND):
+            continue  # as are all containers, it is compared already
         if type(value) in PLAIN:
             if first.setdefault(id(value), name) == name:
                 compared.append(value)
@@ -97,17 +99,11 @@ def fits(
     return define("fits", text, {**watch.names, **constants})
 
 
-def _tuples(name: str, value: Any) -> list[str]:
-    """Conditions under which another argument has the tuples and dicts of this one; before those of its leaves."""
-    if type(value) is tuple:
-        parts: list[tuple[Any, Any]] = [*enumerate(value)]
-        own = f"type({name}) is tuple and len({name}) == {len(value)}"
-    elif type(value) is dict:
-        parts = [*value.items()]
-        own = f"type({name}) is dict and [*{name}] == {[*value]!r}"
-    else:
-        return []
-    return [own, *(inner for key, part in parts for inner in _tuples(f"{name}[{key!r}]", part))]
+def _like(name: str, container: Any) -> str:
+    """The condition that another argument is such a tuple, list or dict, with as many parts or the same keys."""
+    kind = type(container)
+    inside = f"[*{name}] == {[*container]!r}" if kind is dict else f"len({name}) == {len(container)}"
+    return f"type({name}) is {kind.__name__} and {inside}"
 
 
 def _alike(tensors: Sequence[torch.Tensor]) -> Callable[..., bool]:

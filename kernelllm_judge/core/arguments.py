@@ -5,30 +5,38 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kernelllm_runtime.leaves import KIND
+
+_KINDS: Mapping[str, Any] = {"tuple": tuple, "list": list, "dict": dict}
+
 
 def nested(leaves: Mapping[str, Any]) -> dict[str, Any]:
     """Returns arguments by parameter name, with tuples of what is named ``x[0]``, ``x[1]``, … and dicts of ``x['key']``.
 
-    See ``kernelllm_runtime.leaves``.
+    What is named ``x.__class__`` says that they are held by a list, or that nothing is held. See ``kernelllm_runtime.leaves``.
     """
     found = _Parts()
     for name, value in leaves.items():
-        parameter, *indices = name.replace("]", "").split("[")
+        *outer, last = name.removesuffix(KIND).replace("]", "").split("[")
         inner = found
-        for index in indices:
-            inner = inner.setdefault(parameter, _Parts())
-            parameter = index
-        inner[parameter] = value
+        for index in outer:
+            inner = inner.setdefault(index, _Parts())
+        if name.endswith(KIND):
+            inner.setdefault(last, _Parts()).kind = value
+        else:
+            inner[last] = value
     return {name: _whole(value) for name, value in found.items()}
 
 
 class _Parts(dict[str, Any]):
-    """What a tuple holds, by index, or a dict, by its keys in quotes."""
+    """What a tuple or list holds, by index, or a dict, by its keys in quotes."""
+
+    kind: str = ""
 
 
 def _whole(value: Any) -> Any:
     if type(value) is not _Parts:
         return value
-    if next(iter(value)).startswith("'"):
+    if any(key.startswith("'") for key in value):
         return {key.strip("'"): _whole(part) for key, part in value.items()}
-    return tuple(map(_whole, value.values()))
+    return _KINDS[value.kind or "tuple"](map(_whole, value.values()))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map
 
 from kernelllm_judge.core import accelerator
 from kernelllm_judge.core.seeding import seed_torch
@@ -21,14 +22,8 @@ class Call:
     kwargs: dict[str, Any] = field(default_factory=dict)
 
     def map(self, change: Callable[[Any], Any]) -> Call:
-        """Returns the call with ``change`` applied to every argument, and to what tuples and dicts among them hold."""
-
-        def changed(value: Any) -> Any:
-            if type(value) is dict:
-                return {key: changed(part) for key, part in value.items()}
-            return tuple(map(changed, value)) if type(value) is tuple else change(value)
-
-        return Call(tuple(map(changed, self.args)), {k: changed(v) for k, v in self.kwargs.items()})
+        """Returns the call with ``change`` applied to every argument, and to what tuples, lists and dicts among them hold."""
+        return Call(*tree_map(change, (self.args, self.kwargs)))
 
 
 def as_call(value: Any) -> Call | None:

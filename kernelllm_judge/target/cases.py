@@ -108,10 +108,9 @@ def described(arguments: Mapping[str, Any], where: str) -> Described:
         elif is_scalar(value):
             shown[name] = value
         else:
-            what = "is an empty tuple" if value == () else f"is a {type(value).__name__}"
             raise TargetError(
-                f"{where}: the argument `{name}` {what}; forward's arguments must be "
-                "tensors, plain values (int, float, bool, str, None) or tuples of them."
+                f"{where}: the argument `{name}` is a {type(value).__name__}; forward's arguments must be "
+                "tensors, plain values (int, float, bool, str, None), or tuples, lists and dicts of them."
             )
     return shown
 

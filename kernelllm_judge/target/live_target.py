@@ -116,7 +116,7 @@ class LiveTarget:
         return call.map(lambda value: placed(value, case.dtype, device))
 
     def bind(self, call: Call) -> dict[str, Any]:
-        """Returns the passed arguments by parameter name of ``forward``, and what a tuple holds as ``x[0]``, ``x[1]``, …
+        """Returns the passed arguments by parameter name of ``forward``, and what a tuple or list holds as ``x[0]``, ``x[1]``, …
 
         What goes into ``**kwargs`` has its own name.
 

@@ -19,6 +19,8 @@ from kernelllm_judge.truth.acceptance import Unasked
 from kernelllm_judge.truth.honest import shape_and_kind
 from kernelllm_judge.truth.probes import Probe
 from kernelllm_judge.truth.rows import CHUNK
+from kernelllm_runtime.domain import same_value
+from kernelllm_runtime.leaves import leaves
 
 
 @contextmanager
@@ -93,13 +95,16 @@ def updated_buffers(module: torch.nn.Module, arguments: dict[str, Any], probe: P
         OriginalError: it changes an input, or a buffer's shape or dtype; the text names it.
     """
     fresh = calls.copied(module, lambda tensor: tensor, torch.clone)
-    inputs = calls.mapped(arguments, torch.clone)
+    inputs = nested(calls.mapped(arguments, torch.clone))
     with original_errors(probe), torch.no_grad():
-        fresh(**nested(inputs))
+        fresh(**inputs)
+    given = dict(leaf for name, value in inputs.items() for leaf in leaves(name, value))
     before, after = (dict(each.named_buffers(remove_duplicate=False)) for each in (module, fresh))
     others = [k for k in before.keys() | after.keys() if _form(before.get(k)) != _form(after.get(k))]
     changed = [f"the shape or dtype of its buffer `{name}`" for name in sorted(others)]
-    changed += [f"its input `{k}`" for k, v in arguments.items() if not _same(v, inputs[k])]
+    # A list or dict may also have got other parts.
+    kept = [name for name, value in arguments.items() if name in given and _same(value, given[name])]
+    changed += [f"its input `{name}`" for name in {**arguments, **given} if name not in kept]
     if changed:
         raise OriginalError(
             f"the original changes {' and '.join(changed)} as it runs, at {probe.describe()}; a kernel must not: "
@@ -114,8 +119,8 @@ def _form(tensor: torch.Tensor | None) -> tuple[Any, ...]:
 
 def _same(before: Any, after: Any) -> bool:
     if not isinstance(before, torch.Tensor):
-        return True
-    if not isinstance(after, torch.Tensor) or before.shape != after.shape:
+        return same_value(before, after)
+    if not isinstance(after, torch.Tensor) or _form(before) != _form(after):
         return False
     pairs = zip(before.reshape(-1).split(CHUNK), after.reshape(-1).split(CHUNK), strict=True)
     return all(torch.equal(*(computable(each).nan_to_num() for each in (a, b))) for a, b in pairs)

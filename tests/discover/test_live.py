@@ -542,17 +542,13 @@ MISTAKES = {
         small("def forward(self, *xs): return xs[0]"),
         r"its inputs go into \*xs of forward\(\*xs\); name the parameters",
     ),
-    "nested inputs": (
-        small(IDENTITY, inputs="lambda: ([torch.ones(1)],)"),
-        r"the argument `x` is a list; forward's arguments must be tensors",
+    "inputs of another type": (
+        small(IDENTITY, inputs="lambda: ({1},)"),
+        r"the argument `x` is a set; forward's arguments must be tensors, plain values .*, or tuples, lists and dicts",
     ),
-    "a list in a tuple": (
-        small(IDENTITY, inputs="lambda: ((torch.ones(1), [torch.ones(1)]),)"),
-        r"the argument `x\[1\]` is a list; forward's arguments must be tensors, plain values .* or tuples of them",
-    ),
-    "an empty tuple": (
-        small(IDENTITY, inputs="lambda: ((),)"),
-        r"the argument `x` is an empty tuple; forward's arguments must be tensors",
+    "a set in a list": (
+        small(IDENTITY, inputs="lambda: ([torch.ones(1), {1}],)"),
+        r"the argument `x\[1\]` is a set; forward's arguments must be tensors",
     ),
     "unknown dimension": (
         small(IDENTITY, dims="{'btach': (1, 2)}"),
@@ -617,6 +613,26 @@ MISTAKES = {
         r"inputs callable returns tensors without data; make new ones each time",
     ),
 }
+
+
+def test_lists_among_the_inputs_are_taken_apart_and_put_together(project):
+    forward = "def forward(self, levels, more): return [x + 1 for x in levels]"
+    inputs = "lambda n=4: ([torch.ones(n, 2), torch.ones(n, 3)], {'none': [], 'past': [(torch.ones(2), 3)]})"
+    live = load(project.write(a=small(forward, inputs=inputs, dims="{'n': (1, 5)}")), "A")
+    assert live.cases[0].domain.inputs == {
+        "levels.__class__": "list",
+        "levels[0]": TensorSpec("float32", ("n", 2)),
+        "levels[1]": TensorSpec("float32", ("n", 3)),
+        "more['none'].__class__": "list",
+        "more['past'].__class__": "list",
+        "more['past'][0][0]": TensorSpec("float32", (2,)),
+        "more['past'][0][1]": 3,
+    }
+    call = live.inputs(live.cases[0], 0, {"n": 3})
+    levels, more = call.args
+    assert type(levels) is list and [x.shape for x in levels] == [(3, 2), (3, 3)]
+    assert more["none"] == [] and type(more["past"][0]) is tuple
+    assert [x.shape for x in live.build(live.cases[0])(*call.args)] == [(3, 2), (3, 3)]
 
 
 @pytest.mark.parametrize(("text", "message"), MISTAKES.values(), ids=MISTAKES)

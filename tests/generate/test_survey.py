@@ -28,16 +28,16 @@ def test_a_module_gets_a_candidate_or_a_true_sentence(
     assert bool(completion.text) == (name not in SENTENCES)
     if completion.text:
         candidate = render(completion, live)
-        _is_well_formed(candidate)
+        _is_well_formed(candidate, len(live.cases))
         if name in JUDGED:
             _, verdict = judge_as_shipped(judge, candidate, Criteria(live, timing=False))
             assert verdict.accepted, verdict.reason
 
 
-def _is_well_formed(candidate: Candidate) -> None:
+def _is_well_formed(candidate: Candidate, cases: int) -> None:
     compile(candidate.source, candidate.target, "exec")
     assert find_violations(candidate.source) == []
-    assert len(read_supports(candidate.source)) == 1
+    assert len(read_supports(candidate.source)) == cases
 
 
 def test_the_survey_is_large_and_its_table_names_what_is_there() -> None:

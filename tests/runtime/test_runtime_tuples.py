@@ -80,7 +80,21 @@ def test_gradients_of_what_is_in_a_tuple_are_noticed(module) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [1, {0: 1}, ({0: 1},), (1,), (1, 2), ((1, 2), 3), (((1,),), (2, (3, 4))), (None, "x"), tuple(range(12))],
+    [
+        *(
+            1,
+            {0: 1},
+            ({0: 1},),
+            (1,),
+            (1, 2),
+            ((1, 2), 3),
+            (((1,),), (2, (3, 4))),
+            (None, "x"),
+            tuple(range(12)),
+        ),
+        *([1], [1, (2, [3])], [[[1]], [2]], list(range(12)), {"a": [1, {"b": (2,)}]}, [{"a": [1], "b": 2}]),
+        *((), [], {}, [[]], ([], {}), {"a": (), "b": [()]}, ["list"]),
+    ],
 )
 def test_leaves_can_be_put_together_again(value) -> None:
     named = dict([*leaves("x", value), *leaves("y", 7)])

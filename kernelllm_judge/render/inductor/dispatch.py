@@ -12,12 +12,12 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Any
 
-from kernelllm_judge.core.records import Scalar, TensorSpec
+from kernelllm_judge.core.records import TensorSpec
 from kernelllm_judge.core.syntax import literal
 from kernelllm_judge.render.errors import RenderError
-from kernelllm_judge.render.visible import is_own
+from kernelllm_judge.render.visible import Container, Spec, is_own
 
-Specs = Mapping[str, TensorSpec | Scalar]
+Specs = Mapping[str, Spec]
 """What ``forward`` can read in one domain, by expression."""
 
 
@@ -114,6 +114,10 @@ def _test(domain: Specs, names: Sequence[str], everything: Sequence[Specs]) -> s
 
 def _tests(name: str, value: Any, others: Sequence[Any]) -> Iterator[tuple[str, Callable[[Any], bool]]]:
     """Yields what tells one value of an argument from others: conditions as text, and for descriptions of values."""
+    if isinstance(value, Container):
+        yield f"isinstance({name}, {value.kind})", lambda other: getattr(other, "kind", "") == value.kind
+        yield f"len({name}) == {value.count}", lambda other: other.count == value.count
+        return
     if not isinstance(value, TensorSpec):
         constant = value is None or isinstance(value, bool)
         yield (
@@ -122,7 +126,9 @@ def _tests(name: str, value: Any, others: Sequence[Any]) -> Iterator[tuple[str, 
         )
         return
     if not all(isinstance(other, TensorSpec) for other in others):
-        yield f"{name} is not None", lambda other: isinstance(other, TensorSpec)
+        alone = all(other is None or isinstance(other, TensorSpec) for other in others)
+        text = f"{name} is not None" if alone else f"isinstance({name}, torch.Tensor)"
+        yield text, lambda other: isinstance(other, TensorSpec)
     yield f"{name}.dtype == torch.{value.dtype}", lambda other: other.dtype == value.dtype
     yield f"{name}.dim() == {len(value.shape)}", lambda other: len(other.shape) == len(value.shape)
     for dim, size in enumerate(value.shape):

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from kernelllm_judge.core.records import Scalar, TensorSpec
 from kernelllm_judge.core.syntax import read_names
+from kernelllm_judge.render.visible import Spec
 
 Kind = Literal["pointwise", "reduction", "template"]
 
@@ -99,5 +99,5 @@ class Binding:
     """See ``sections.Section.output``."""
     scalars: Mapping[str, str]
     """The expressions for named numbers in the kernels, by name."""
-    specs: Mapping[str, TensorSpec | Scalar]
+    specs: Mapping[str, Spec]
     """What ``forward`` can read, by expression."""

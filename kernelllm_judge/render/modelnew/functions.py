@@ -56,7 +56,10 @@ def model_texts(function: ast.FunctionDef, live: LiveTarget) -> list[str]:
                 "target's forward nor one of its weights or settings."
             )
     more = [*unnamed, *_weights(live, bound.values())] if function.args.vararg else []
-    if not {n for n in inputs if isinstance(passed[n], TensorSpec | tuple)} <= {*bound.values(), *more}:
+    if not {n for n in inputs if isinstance(passed[n], TensorSpec | tuple | list | dict)} <= {
+        *bound.values(),
+        *more,
+    }:
         raise RenderError(
             f"Line {function.lineno}: {function.name} takes ({', '.join(names)}); the target's forward takes "
             f"({', '.join(inputs)})."

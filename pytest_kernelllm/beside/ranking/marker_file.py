@@ -218,8 +218,10 @@ def _function(name: str, marker: Marker, axes: Axes) -> str:
     described = specs(marker.inputs)
 
     def text(leaf: str, value: Any) -> str:
-        if type(value) is tuple and value:
+        if type(value) in (tuple, list):
             parts = [text(f"{leaf}[{index}]", part) for index, part in enumerate(value)]
+            if type(value) is list:
+                return f"[{', '.join(parts)}]"
             return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
         if type(value) is dict:
             entries = (f"{key!r}: {text(f'{leaf}[{key!r}]', part)}" for key, part in value.items())

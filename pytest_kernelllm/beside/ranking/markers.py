@@ -111,7 +111,7 @@ def _inputs(group: Group) -> tuple[dict[str, Any], str]:
 
 
 def _judged(value: Any) -> bool:
-    """Whether an argument is what a domain holds: a tensor, a plain value, or a tuple or dict of these."""
+    """Whether an argument is what a domain holds: a tensor, a plain value, or a tuple, list or dict of these."""
     leaves = all_leaves([value])
     return all(isinstance(leaf, Shape) or is_scalar(leaf) for leaf in leaves)
 

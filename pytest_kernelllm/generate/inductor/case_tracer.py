@@ -13,6 +13,7 @@ from kernelllm_judge.core.arguments import nested
 from kernelllm_judge.core.domains import at_own_sizes
 from kernelllm_judge.core.records import Case, TensorSpec
 from kernelllm_judge.render.inductor.sections import Backward, Section
+from kernelllm_runtime.leaves import KIND
 from pytest_kernelllm.generate.inductor.both_ways import BothWays, lower_both
 from pytest_kernelllm.generate.inductor.fake import fake_call, traceable_module
 from pytest_kernelllm.generate.inductor.forms.form import Traced
@@ -180,10 +181,10 @@ def _dynamic_shapes(live: LiveTarget, case: Case, call: Call) -> dict[str, Any]:
         name: Dim(name, min=low, max=high) for name, (low, high) in case.domain.dims.items() if low < high
     }
     result: dict[str, Any] = {}  # by leaf
-    for name in live.bind(call):
+    for name, value in live.bind(call).items():
         spec = case.domain.inputs.get(name)
         if isinstance(spec, TensorSpec):
             result[name] = {i: dims[s] for i, s in enumerate(spec.shape) if isinstance(s, str) and s in dims}
         else:
-            result[name] = None
+            result[name] = value if name.endswith(KIND) else None
     return nested(result)

@@ -137,8 +137,10 @@ def small_sizes(case: Case) -> dict[str, int] | None:
 
 
 def _made(case: Case, name: str, value: Any, refer: Callable[[Any], str]) -> str:
-    if isinstance(value, tuple):
-        return f"({''.join(_made(case, f'{name}[{i}]', each, refer) + ', ' for i, each in enumerate(value))})"
+    if isinstance(value, tuple | list):
+        opened, closed = "()" if isinstance(value, tuple) else "[]"
+        parts = (_made(case, f"{name}[{i}]", each, refer) + ", " for i, each in enumerate(value))
+        return f"{opened}{''.join(parts)}{closed}"
     if isinstance(value, torch.Tensor):
         spec = getattr(case.domain.inputs.get(name), "shape", tuple(value.shape))
         refer(torch.Tensor)  # imports torch

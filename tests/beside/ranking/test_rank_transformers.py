@@ -10,6 +10,7 @@ from projects import COMMAND
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, WhisperConfig, WhisperModel
 
+from kernelllm_judge.core.records import TensorSpec
 from kernelllm_judge.target.live import load_target
 from pytest_kernelllm import rank
 from pytest_kernelllm.beside.ranking.integers import KnownIntegers
@@ -19,7 +20,14 @@ from pytest_kernelllm.discover.scan import scan_file
 FACTORIES = '''
 import torch
 from torch import nn
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import DPTConfig, DPTForDepthEstimation, LlamaConfig, LlamaForCausalLM
+
+
+def depth():
+    layers = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_hidden_layers": 4}
+    levels = {"backbone_out_indices": [0, 1, 2, 3], "neck_hidden_sizes": [8, 12, 16, 20], "fusion_hidden_size": 16}
+    config = DPTConfig(image_size=32, patch_size=8, **layers, **levels)
+    return DPTForDepthEstimation(config).eval(), {"pixel_values": torch.randn(2, 3, 32, 32)}
 
 
 def llama():
@@ -38,6 +46,25 @@ class Normed(nn.Module):
 
     def forward(self, x, scale=1.0):
         return torch.tanh(self.inner(x) * scale) * x
+
+
+class Merge(nn.Module):
+    def forward(self, levels):
+        fine, (coarse,), none = levels
+        return torch.tanh(fine) * torch.sigmoid(coarse) + len(none)
+
+
+class Pyramid(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.merge = Merge()
+
+    def forward(self, x):
+        return self.merge([x, (x + 1,), []])
+
+
+def pyramid():
+    return Pyramid().eval(), torch.randn(4, 16, 32)
 
 
 def wrapped():
@@ -191,6 +218,28 @@ def test_written_markers_are_targets_with_the_sizes_of_the_run(project):
         "Its marker leaves out `past_key_values`, which is a DynamicCache, so kernels will not run in" in text
     )
     assert "Not marked, because it returns a DynamicCache: LlamaModel at model" in text
+
+
+def test_modules_that_take_lists_are_marked(project):
+    from factories_to_rank import depth
+
+    rows = {row.cls.rpartition(".")[2]: row for row in rank(depth).modules}
+    takers = ("DPTNeck", "DPTReassembleStage", "DPTFeatureFusionStage", "DPTDepthEstimationHead")
+    assert all(rows[name].marker for name in takers), [rows[name].reason for name in takers]
+
+
+def test_the_written_inputs_hold_the_lists_of_the_run(project):
+    from factories_to_rank import pyramid
+
+    rank(pyramid).write_markers("markers_of_rank.py")
+    targets = scan_file(project / "markers_of_rank.py", project).targets
+    (case,) = load_target(project, next(each for each in targets if each.name == "Merge")).cases
+    assert case.domain.inputs == {
+        "levels.__class__": "list",
+        "levels[0]": TensorSpec("float32", ("batch", "seq", 32)),
+        "levels[1][0]": TensorSpec("float32", ("batch", "seq", 32)),
+        "levels[2].__class__": "list",
+    }
 
 
 def test_a_module_whose_arguments_cannot_be_written_is_taken_from_the_factory(project):

@@ -339,3 +339,64 @@ class ClassConstants(nn.Module):
 
     def forward(self, x):
         return (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.EPS)).clamp(0.0, self.HIGH)
+
+
+def pyramid(batch: int = 2):
+    return ([torch.randn(batch, channels, size, size) for channels, size in ((4, 8), (6, 4), (8, 2))],)
+
+
+@triton_candidate(inputs=pyramid, dims={"batch": (1, 4)})
+class Neck(nn.Module):
+    """A feature pyramid: what a coarse level shows is added to the finer ones."""
+
+    def __init__(self):
+        super().__init__()
+        self.lateral = nn.ModuleList(nn.Conv2d(channels, 8, 1) for channels in (4, 6, 8))
+        self.smooth = nn.ModuleList(nn.Conv2d(8, 8, 3, padding=1) for _ in range(3))
+
+    def forward(self, features: list[torch.Tensor]) -> list[torch.Tensor]:
+        levels = [conv(x) for conv, x in zip(self.lateral, features, strict=True)]
+        for i in range(len(levels) - 1, 0, -1):
+            levels[i - 1] = levels[i - 1] + F.interpolate(levels[i], scale_factor=2.0, mode="nearest")
+        return [conv(x).relu() for conv, x in zip(self.smooth, levels, strict=True)]
+
+
+def cached(batch: int = 3):
+    keys, values = torch.randn(2, 2, batch, 5, 8)
+    return {"x": torch.randn(batch, 8), "past": list(zip(keys, values, strict=True))}
+
+
+@triton_candidate(inputs=cached, dims={"batch": (1, 4)})
+class AttentionWithPast(nn.Module):
+    """Two layers of attention that take and return keys and values."""
+
+    def forward(self, x, past):
+        present = []
+        for keys, values in past:
+            keys = torch.cat((keys, x[:, None]), 1)
+            values = torch.cat((values, torch.tanh(x)[:, None]), 1)
+            present.append((keys, values))
+            x = ((keys * x[:, None]).sum(-1, keepdim=True).softmax(1) * values).sum(1)
+        return x, present
+
+
+def held(kind, count):
+    return lambda rows=4: (kind(torch.randn(rows, 16) for _ in range(count)),)
+
+
+@triton_candidate(
+    inputs={
+        "three": held(list, 3),
+        "two": held(list, 2),
+        "tuple": held(tuple, 2),
+        "tensor": rows,
+        "none": lambda rows=4: (None, torch.randn(rows, 16)),
+    },
+)
+class Structures(nn.Module):
+    def forward(self, features, x=None):
+        if features is None:
+            return x.relu()
+        if isinstance(features, torch.Tensor):
+            return features.sigmoid()
+        return sum(features) * (2.0 if isinstance(features, tuple) else 0.5)

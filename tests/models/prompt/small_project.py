@@ -74,8 +74,8 @@ def written(folder: Path, layers: str, others: Mapping[str, str] | None = None, 
 
 def described(value: Any) -> Any:
     """What inputs must have in common: shape and dtype of tensors, and other values themselves."""
-    if isinstance(value, tuple):
-        return tuple(map(described, value))
+    if isinstance(value, tuple | list):
+        return type(value)(map(described, value))
     return (tuple(value.shape), value.dtype) if isinstance(value, torch.Tensor) else value
 
 

@@ -626,3 +626,17 @@ def test_a_class_without_source_is_refused(tmp_path: Path) -> None:
 def test_a_constructor_with_loose_arguments_is_refused(tmp_path: Path) -> None:
     layers = block('{"width": 8}', "**options", 'self.width = options["width"]', "x * self.width")
     assert "its constructor takes values by **options" in refusal(tmp_path, layers)
+
+
+LISTS = """
+def levels(): return ([torch.rand(4, 8), (torch.randn(2, 8), 3)],)
+
+@triton_candidate(inputs=levels)
+class Last(nn.Module):
+    def forward(self, x):
+        return x[0].sum(0) * x[1][0] * x[1][1]
+"""
+
+
+def test_lists_among_the_inputs_are_written_as_lists(tmp_path) -> None:
+    assert "[torch.rand(4, 8), (torch.randn(2, 8), 3" in written(tmp_path, LISTS)

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from kernelllm_judge.core.records import TensorSpec
+from kernelllm_judge.core.parts import Parts
+from kernelllm_judge.core.records import Domain, TensorSpec
 from kernelllm_judge.environment import find_environment
 from kernelllm_judge.judging import Criteria, Judge
 from kernelllm_judge.render.errors import RenderError
 from kernelllm_judge.render.inductor import sections
 from kernelllm_judge.render.inductor.dispatch import Region, conditions
 from kernelllm_judge.render.render import render
+from kernelllm_judge.render.visible import visible
 from kernelllm_judge.target.live import load_target
 from pytest_kernelllm.discover.scan import scan_file
 from pytest_kernelllm.generate.inductor.generator import InductorGenerator
@@ -114,3 +116,27 @@ def test_cases_that_are_faster_with_other_blocks_get_them(tmp_path: Path) -> Non
     with Judge(find_environment("cpu")) as judge:
         verdict = judge.judge(candidate, Criteria(live))
     assert verdict.verdict == "accepted", verdict.reason
+
+
+def test_what_an_argument_holds_is_told_by_type_and_length_before_its_parts_are_read() -> None:
+    row = TensorSpec("float32", ("n", 8))
+    inputs = [
+        {"x.__class__": "list", "x[0]": row, "x[1]": row, "x[2]": row},
+        {"x.__class__": "list", "x[0]": row, "x[1]": row},
+        {"x[0]": row, "x[1]": TensorSpec("float16", ("n", 8))},
+        {"x[0]": row, "x[1]": row},
+        {"x['a']": row},
+        {"x": row},
+        {"x": None},
+    ]
+    domains = [Domain(given, {}, {"n": (1, 4)}) for given in inputs]
+    groups = [[Region(visible(each, Parts()), {"n": 2}, each.dims)] for each in domains]
+    assert conditions(groups) == [
+        "isinstance(x, list) and len(x) == 3",
+        "isinstance(x, list) and len(x) == 2",
+        "isinstance(x, tuple) and x[1].dtype == torch.float16",
+        "isinstance(x, tuple) and x[1].dtype == torch.float32",
+        "isinstance(x, dict)",
+        "isinstance(x, torch.Tensor)",
+        "x is None",
+    ]
