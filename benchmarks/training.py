@@ -181,6 +181,7 @@ def _with_kernels(
 
     ``direct``: they are the modules' ``forward``, without the check whether a call is in their domain.
     """
+    import torch
     from torch.nn.functional import pad
 
     from kernelllm_runtime.adopted import DISPATCHER
@@ -188,6 +189,9 @@ def _with_kernels(
     from pytest_kernelllm.runtime import explain
 
     model.turned = targets.Rotary(targets.CONFIG, tokens.shape[1]).to(tokens.device, model.dtype)
+    # Of the model's own frequencies, which have its dtype.
+    positions = torch.arange(tokens.shape[1], device=tokens.device)[None]
+    model.turned.cos, model.turned.sin = model.model.rotary_emb(model.turned.cos, positions)
     model.gated, model.objective = targets.SwiGLU(), targets.Loss()
 
     def rotary(q: Any, k: Any, cos: Any, sin: Any) -> tuple[Any, Any]:
