@@ -202,7 +202,8 @@ def _row(answer: Answer, theirs: dict[str, Any], ours: dict[str, Any], truth: di
         f"float64: {', '.join(errors) or truth.get('why') or 'nothing'}"[:160],
     ]
     values = [None if each.get("passed") is None else float(each["passed"]) for each in (theirs, ours)]
-    return Row(answer.name, "KernelBench", values[0], values[1], "", note="; ".join(filter(None, words)))
+    note = " ".join("; ".join(filter(None, words)).split())  # in one line
+    return Row(answer.name, "KernelBench", values[0], values[1], "", note=note)
 
 
 # --------------------------------------------------------------------------- one evaluation, in a process of its own

@@ -16,8 +16,9 @@ from pytest_kernelllm.generate.inductor.forms.attention_masks import Mask, same,
 from pytest_kernelllm.generate.inductor.forms.form import Form, Traced, Writer, aten
 from pytest_kernelllm.generate.inductor.variants import Variant
 
-_BLOCKS = ((64, 64, 4, 3), (128, 64, 8, 3), (64, 128, 4, 2), (128, 128, 8, 2))
-"""Queries and keys of a block, warps and pipeline stages, by a variant's ``rank``."""
+_BLOCKS = ((64, 64, 4, 3, True), (128, 64, 8, 3, False), (64, 128, 4, 2, False), (128, 128, 8, 2, True))
+"""Queries and keys of a block, warps, pipeline stages, and whether blocks that a mask leaves out are passed over, by a variant's
+``rank``."""
 _LARGEST_HEAD = 256
 _BY_POSITION = torch.ops.kernelllm.attention_by_position.default
 _TO = torch.ops.prims.convert_element_type.default
@@ -49,7 +50,10 @@ class Attention(Form):
                 write = Writer(graph.graph)
                 masks = [mask.laid_out(write, call.inner) for mask in call.masks]
                 key = write(aten.permute.default, call.key, [0, 1, 3, 2]) if call.turned else call.key
-                used = used_blocks(write, key, call.value, call.masks, call.inner, (block[0], block[1]))
+                used: list[Node] = []
+                if _BLOCKS[variant.rank][-1]:
+                    sizes = block[0], block[1]
+                    used = used_blocks(write, key, call.value, call.masks, call.inner, sizes)
                 result = write(
                     ATTENTION, call.query, key, call.value, masks, used, call.scale, call.safe, block
                 )
@@ -107,7 +111,7 @@ class _Call:
 
 def _block(call: _Call, rank: int, gpu: Gpu) -> list[int]:
     """Returns what ``ATTENTION`` calls ``block``: no larger than what there is, and not more stages than shared memory holds."""
-    rows, columns, warps, stages = _BLOCKS[rank]
+    rows, columns, warps, stages, _ = _BLOCKS[rank]
     _, _, length, size = call.query.meta["val"].shape
     rows, columns = block_of(int(length), rows), block_of(int(call.value.meta["val"].shape[2]), columns)
     width = 2 * block_of(int(size), _LARGEST_HEAD)  # bytes
