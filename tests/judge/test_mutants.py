@@ -150,6 +150,6 @@ def forward(self, x):
         ("tl.sum((x > 1.0).to(tl.int32), 0)", False),  # a number, of which nothing shows that it is right
     ],
 )
-def test_a_stored_truth_value_only_decides_and_a_count_does_not(flag, accepted):
-    verdict = judge(Scale, EITHER_WAY.replace("FLAG", flag), cases=values, dims={"n": (1, 4000)}).verdict
+def test_a_stored_truth_value_only_decides_and_a_count_does_not(judge, flag, accepted):
+    verdict = judged_by(judge, Scale, EITHER_WAY.replace("FLAG", flag), values, {"n": (1, 4000)}).verdict
     assert verdict.accepted == accepted, verdict.reason

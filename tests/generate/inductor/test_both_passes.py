@@ -49,7 +49,7 @@ ACCEPTED = (
 REFUSED = {
     "BatchNorm": "it changes an input or buffer in place, or returns views of one tensor",
     "Convolved": "The code leaves `aten.convolution_backward` to PyTorch; a kernel module may leave only matrix "
-    "multiplications, convolutions and attention to it",
+    "multiplications, convolutions, attention and topk to it",
     "Attention": "attention keeps PyTorch's own backward pass, so no kernels are written for it",
     "Passing": "it returns an input or a view of it",
     "Detached": "no output depends on an input or parameter in a way that autograd can follow",
