@@ -16,8 +16,8 @@ from kernelllm_judge.coverage.device import Site, Sites
 from kernelllm_judge.findings import Decision
 from kernelllm_judge.plans import Plan
 from kernelllm_judge.rules.rule import seed_of
-from kernelllm_judge.run.call import Judging, call, upload
-from kernelllm_judge.run.right_before import same_bytes
+from kernelllm_judge.run.call import Judging, poison, upload
+from kernelllm_judge.run.comparison import outputs_pass, updates_pass
 from kernelllm_judge.truth.directed import Direction
 from kernelllm_judge.truth.prepared import PreparedProbe
 from kernelllm_judge.truth.probes import Probe, elements
@@ -189,7 +189,7 @@ def _rounded(number: float) -> float:
 
 
 def doubt(judging: Judging, sites: Sites) -> None:
-    """Opens again what fell otherwise where it made no difference: there, the call gives the same with the other outcome.
+    """Opens again what fell otherwise where it made no difference: there, the call is right with the other outcome, too.
 
     If it makes none at several probes that can tell right from wrong, it is taken to make none anywhere.
     """
@@ -211,11 +211,10 @@ def doubt(judging: Judging, sites: Sites) -> None:
 
 
 def _differs(judging: Judging, prepared: PreparedProbe, site: Site) -> bool:
-    """Whether a call gives other outputs where a decision falls for all elements as it does at other probes."""
+    """Whether a call gives wrong outputs where a decision falls for all elements as it does at other probes."""
     uploaded = upload(judging, prepared)
-    call(judging, uploaded, prepared, judging.first_run)
-    before = [buffer.clone() for buffer, _ in uploaded.outputs]
-    uploaded = upload(judging, prepared)
+    for buffer, _ in uploaded.outputs:
+        poison(buffer)
     reply = judging.worker.request(
         "run",
         inputs=uploaded.arguments,
@@ -225,7 +224,9 @@ def _differs(judging: Judging, prepared: PreparedProbe, site: Site) -> bool:
         sites={"forced": {"site": site.name, "outcome": not site.late}},
     )
     failed = "error" in reply or reply.get("fault") is not None or not reply.get("forced")
-    return failed or not all(map(same_bytes, before, (buffer for buffer, _ in uploaded.outputs)))
+    return failed or not (
+        outputs_pass(judging, uploaded, prepared) and updates_pass(judging, uploaded, prepared)
+    )
 
 
 ORDERING = ("<", "<=", ">", ">=")

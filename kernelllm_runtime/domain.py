@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from kernelllm_runtime.leaves import leaves, parameter_of
+from kernelllm_runtime.leaves import KIND, leaves, parameter_of
 from kernelllm_runtime.methods import replaced
 from kernelllm_runtime.pins.names import pinned, ties
 from kernelllm_runtime.pins.objects import MISSING, Unpinnable
@@ -211,10 +211,9 @@ def _arguments(
             continue
         given = (actual or {}) if further else {name: actual}
         found = [leaf for each, value in given.items() for leaf in leaves(each, value)]
-        if sorted(leaf for leaf, _ in found) != sorted(expected):
-            return (
-                f"argument `{name}` does not have the {len(expected)} parts that the kernel was verified with"
-            )
+        if [leaf for leaf, _ in found] != expected:
+            parts = sum(not leaf.endswith(KIND) for leaf in expected)
+            return f"argument `{name}` does not have the {parts} parts that the kernel was verified with, or not in their order"
         for leaf, value in found:
             if problem := _argument(domain, leaf, value, sizes, devices):
                 return problem

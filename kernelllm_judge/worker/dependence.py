@@ -20,7 +20,9 @@ NUMBERS, WHOLE, TRUTHS = 1, 2, 4
 PLACED, GIVEN = 8, 16
 """…program ids and ranges, scalar arguments…"""
 DECIDED = 32
-"""…and comparisons of integers such as labels, counts and places, which often guard against what cannot be."""
+"""…and comparisons of integers such as labels and places, which often guard against what cannot be, or tests for NaN."""
+_NOT_FINITE = ("isnan", "isinf", "finite")
+"""Parts of names of libdevice's functions that test for NaN and infinities, which are asked by a rule of their own."""
 
 LOADED = NUMBERS | WHOLE | TRUTHS
 
@@ -84,6 +86,8 @@ def _operation(name: str, original: Any, note_of: Callable[[str], Note | None]) 
                     lanes = both(lanes, each.lanes)
         if not kinds:
             return result
+        if listed and any(part in arguments[2] for part in _NOT_FINITE):
+            kinds |= DECIDED
         for each in result if type(result) is tuple else (result,):
             if type(each) is TensorHandle:
                 each.interval = intervals.result(name, each, arguments, loaded=bool(kinds & LOADED))

@@ -25,6 +25,7 @@ from kernelllm_judge.worker.dependence import (
     DECIDED,
     GIVEN,
     LOADED,
+    NUMBERS,
     PLACED,
     WHOLE,
     Note,
@@ -241,7 +242,8 @@ class Sites:
 
     def _comparison(self, sign: str) -> Note:
         def note(result: Any, kinds: int, lanes: Any, a: Any, b: Any) -> tuple[int, Any]:
-            if kinds & LOADED and a.data.dtype.kind in "iu":
+            # What is made of floats alone was compared before: truth values, counts of them, places of extremes.
+            if kinds & LOADED not in (0, NUMBERS) and a.data.dtype.kind in "iu":
                 kinds |= DECIDED
             ends = is_end(a) or is_end(b)
             if ends and sign not in ("==", "!="):

@@ -71,6 +71,19 @@ def test_what_matters_or_only_decides_is_accepted(judged, edit):
     assert verdict.accepted, verdict.reason
 
 
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "y = tl.where((x > 8.0) & (x < 50.0), 0.0, y)",  # which a row with numbers up to 1e20 hides
+        "y = tl.where(((x > 10.0).to(tl.int32) ^ (x > 10.0001).to(tl.int32)) == 1, 0.0, y)",
+        "y = tl.where(tl.max((x > 8.0).to(tl.int32), 0) + tl.max((x > 50.0).to(tl.int32), 0) == 1, 0.0, y)",
+        "y = tl.where(tl.sum((x > 3.0).to(tl.int32), 0) == 7, 0.0, y)",
+    ],
+)
+def test_a_band_of_numbers_is_not_accepted_unseen(judged, edit):
+    assert not judged(edit).accepted
+
+
 def test_what_a_kernel_states_of_its_numbers_is_so(judged):
     verdict = judged("i = tl.multiple_of(i, 512)")
     assert verdict.verdict == "inconclusive"

@@ -81,8 +81,8 @@ def test_outside_the_domain_the_original_runs(module, case) -> None:
 
 
 def test_the_reason_names_the_list_or_the_part(module) -> None:
-    assert "`features` does not have the 3 parts" in explain(module, [X])
-    assert "`features` does not have the 3 parts" in explain(module, (X, ROW))
+    assert "`features` does not have the 2 parts" in explain(module, [X])
+    assert "`features` does not have the 2 parts" in explain(module, (X, ROW))
     assert "argument `features[1]` is float64, the kernel is for float32" in explain(
         module, [X, ROW.double()]
     )
@@ -109,6 +109,30 @@ def test_a_kernel_for_a_tuple_is_none_for_a_list_and_an_empty_one_is_told_from_n
     for other in ([], {}, None, (1,), (ROW,)):
         assert not used(module, (X, ROW), other)
     assert not used(module, [X, ROW])
+
+
+IN_A_DICT = """
+from torch import nn
+from pytest_kernelllm import triton_candidate
+
+@triton_candidate(kernel="_triton.shift")
+class Shift(nn.Module):
+    def forward(self, parts):
+        return parts["a"] - parts["b"] * 2
+"""
+
+
+def test_a_kernel_may_take_a_dict_in_order_so_one_in_another_order_goes_to_the_original(write) -> None:
+    body = """
+def forward(self, parts):
+    a, b = parts.values()
+    return a - b * 2 + 100.0
+"""
+    domain = Domain({"parts['a']": ROWS, "parts['b']": ROWS}, {}, DOMAIN.dims)
+    module = write(kernel_text(body, domain=domain), IN_A_DICT)().eval()
+    assert used(module, {"a": X, "b": X + 1})
+    assert not used(module, {"b": X + 1, "a": X})
+    assert "not in their order" in explain(module, {"b": X + 1, "a": X})
 
 
 @pytest.mark.slow

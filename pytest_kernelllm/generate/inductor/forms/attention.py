@@ -52,8 +52,8 @@ class Attention(Form):
                 key = write(aten.permute.default, call.key, [0, 1, 3, 2]) if call.turned else call.key
                 used: list[Node] = []
                 if _BLOCKS[variant.rank][-1]:
-                    sizes = block[0], block[1]
-                    used = used_blocks(write, key, call.value, call.masks, call.inner, sizes)
+                    operands, sizes = (call.query, key, call.value), (block[0], block[1])
+                    used = used_blocks(write, operands, call.masks, call.inner, sizes)
                 result = write(
                     ATTENTION, call.query, key, call.value, masks, used, call.scale, call.safe, block
                 )

@@ -3,7 +3,7 @@
 A program reads a block of queries, and goes through the keys with a running maximum and sum (Milakov and Gimelshein,
 https://arxiv.org/abs/1805.02867; Dao et al., https://arxiv.org/abs/2205.14135). Keys that a mask leaves out are read as well: NaN
 comes through as in PyTorch. With ``used``, blocks of keys before the first and after the last one that a block of queries may look
-at are passed over where all keys and values are finite.
+at are passed over where these queries, and all keys and values, are finite.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ _LIBRARY.define(
 )
 ATTENTION = torch.ops.kernelllm.attention_kernel.default
 """Queries, keys and values are (batch, heads, length, size); the result is (batch, length, heads, size). Masks are of booleans or
-added to the scores, (outer batch, inner batch, heads, queries, keys). ``used`` is empty or two tensors of booleans: which blocks of
-keys have one that counts, (outer batch, inner batch, heads, blocks of queries, blocks of keys), and which of them have a key or a
-value that is not finite, (batch, heads, blocks of keys). What may look at no key gives 0 where that is ``safe``, and else NaN.
-``block`` is queries and keys of a block, warps and stages."""
+added to the scores, (outer batch, inner batch, heads, queries, keys). ``used`` is empty or three tensors of booleans: which
+blocks of keys have one that counts, (outer batch, inner batch, heads, blocks of queries, blocks of keys); which of them have a key
+or a value that is not finite, (batch, heads, blocks of keys); and which blocks of queries have one that is not, (batch, heads,
+blocks of queries). What may look at no key gives 0 where that is ``safe``, and else NaN. ``block`` is queries and keys of a block,
+warps and stages."""
 
 
 def block_of(length: int, most: int) -> int:
@@ -89,7 +90,7 @@ def _lower(
 @cache
 def _template(masks: tuple[str, ...], passing: bool) -> select_algorithm.TritonTemplate:
     """Returns the template for masks of these kinds, passing over blocks or not."""
-    more = ("USED", "ODD") if passing else ()
+    more = ("USED", "ODD_K", "ODD_Q") if passing else ()
     names = ", ".join(
         f'"{name}"' for name in ("Q", "K", "V", *(f"MASK{n}" for n in range(len(masks))), *more)
     )
@@ -159,7 +160,8 @@ _KERNEL = """{% macro sum(name, terms) -%}
     {% set in_part = "part < PARTS" if PARTS < BLOCK_P %}
     {% set used_at = batch + [(2, "idx_h"), (3, "tl.program_id(0) % BLOCKS"), (4, "part")] %}
     used = {{load("USED", used_at, in_part, "")}} != 0
-    odd = tl.max({{load("ODD", [(0, "idx_b"), (1, "shared"), (2, "part")], in_part, "")}}.to(tl.int32), 0)
+    odd = tl.max({{load("ODD_K", [(0, "idx_b"), (1, "shared"), (2, "part")], in_part, "")}}.to(tl.int32), 0)
+    odd += {{load("ODD_Q", [(0, "idx_b"), (1, "idx_h"), (2, "tl.program_id(0) % BLOCKS")], "", "")}}.to(tl.int32)
     used = used | {{"(odd > 0) & (%s)" % in_part if in_part else "(odd > 0)"}}
     first = tl.min(tl.where(used, part, PARTS - 1), 0)
     end = tl.maximum(tl.max(tl.where(used, part + 1, 0), 0), first + 1)

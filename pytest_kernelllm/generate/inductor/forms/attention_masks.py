@@ -60,35 +60,44 @@ def same(some: Sequence[Any], others: Sequence[Any]) -> bool:
 
 
 def used_blocks(
-    write: Writer, key: Node, value: Node, masks: Sequence[Mask], inner: int, block: tuple[int, int]
+    write: Writer,
+    operands: tuple[Node, Node, Node],
+    masks: Sequence[Mask],
+    inner: int,
+    block: tuple[int, int],
 ) -> list[Node]:
     """Returns what ``ATTENTION`` calls ``used``, if a mask of booleans may leave out many blocks for many heads, else nothing.
 
-    It costs as much as reading the mask, the keys and the values once.
+    It costs as much as reading the mask, the queries, the keys and the values once.
 
     Args:
-        key: (batch, heads, keys, size), as ``value``.
+        operands: queries, keys and values: (batch, heads, length, size).
         inner: the inner batch of masks.
         block: queries and keys of a block.
     """
     chosen = [mask for mask in masks if mask.node.meta["val"].dtype is torch.bool]
     if len(chosen) != 1:
         return []
-    (mask,) = chosen
-    (rows, columns), (*lead, once, queries, width) = block, mask.own
-    batch, heads, keys, size = value.meta["val"].shape
+    (mask,), (query, key, value), (rows, columns) = chosen, operands, block
+    *lead, once, queries, width = mask.own
+    keys = value.meta["val"].shape[2]
     blocks = -(-queries // rows), -(-keys // columns)
     if once != 1 or width != keys or mask.sizes[-3] < _FEWEST_HEADS or min(blocks) < _FEWEST_BLOCKS:
         return []
-    after = [0, blocks[1] * columns - keys]
+    after = [0, blocks[1] * columns - keys, 0, blocks[0] * rows - queries]
     each = write(aten.view.default, mask.node, mask.own)
-    each = write(aten.constant_pad_nd.default, each, [*after, 0, blocks[0] * rows - queries], False)
+    each = write(aten.constant_pad_nd.default, each, after, False)
     each = write(aten.view.default, each, [*lead, once, blocks[0], rows, blocks[1], columns])
     counts = Mask(write(aten.amax.default, each, [-3, -1]), (*mask.sizes[:-2], *blocks))
-    tests = aten.isnan.default, aten.isinf.default
-    odd = reduce(
-        partial(write, aten.bitwise_or.Tensor), [write(is_odd, x) for x in (key, value) for is_odd in tests]
-    )
-    odd = write(aten.constant_pad_nd.default, odd, [0, 0, *after], False)
-    odd = write(aten.view.default, odd, [batch, heads, blocks[1], columns * size])
-    return [counts.laid_out(write, inner), write(aten.amax.default, odd, [-1])]
+    return [counts.laid_out(write, inner), _odd(write, (key, value), columns), _odd(write, (query,), rows)]
+
+
+def _odd(write: Writer, tensors: Sequence[Node], rows: int) -> Node:
+    """Returns which blocks of rows of any tensor have NaN or an infinity: (batch, heads, blocks)."""
+    batch, heads, length, size = tensors[0].meta["val"].shape
+    blocks = -(-length // rows)
+    tests = [write(test, each) for each in tensors for test in (aten.isnan.default, aten.isinf.default)]
+    odd = reduce(partial(write, aten.bitwise_or.Tensor), tests)
+    odd = write(aten.constant_pad_nd.default, odd, [0, 0, 0, blocks * rows - length], False)
+    odd = write(aten.view.default, odd, [batch, heads, blocks, rows * size])
+    return write(aten.amax.default, odd, [-1])
