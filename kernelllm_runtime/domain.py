@@ -211,7 +211,8 @@ def _arguments(
             continue
         given = (actual or {}) if further else {name: actual}
         found = [leaf for each, value in given.items() for leaf in leaves(each, value)]
-        if [leaf for leaf, _ in found] != expected:
+        names = [leaf for leaf, _ in found]
+        if sorted(names, key=parameter_of) != sorted(expected, key=parameter_of):  # keywords have no order
             parts = sum(not leaf.endswith(KIND) for leaf in expected)
             return f"argument `{name}` does not have the {parts} parts that the kernel was verified with, or not in their order"
         for leaf, value in found:
