@@ -239,7 +239,7 @@ def _must_be_seen(site: Site) -> bool:
     """Whether either outcome of a site must be seen. Others are sought all the same, and what is found is compared.
 
     NaN is asked by a rule of its own, and a cast that loses nothing anywhere is one that the original has, too. Where
-    sizes are only compared, the ends of their ranges were tried. What compares labels, counts and places often guards
+    sizes are only compared, the ends of their ranges were tried. What compares labels and places often guards
     against what cannot be.
     """
     if site.given:
