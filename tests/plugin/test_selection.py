@@ -3,10 +3,10 @@
 import pytest
 from projects import LAYERS, lay_out
 
-RED = "early/layers.py::Red::correctness[adopted]"
+RED = "early/selected_layers.py::Red::correctness[adopted]"
 SKIPPED = [
-    *(f"early/layers.py::Red::correctness[files-{n}]" for n in (0, 1)),
-    *(f"early/layers.py::Red::speedup[{each}]" for each in ("adopted", "files-0", "files-1")),
+    *(f"early/selected_layers.py::Red::correctness[files-{n}]" for n in (0, 1)),
+    *(f"early/selected_layers.py::Red::speedup[{each}]" for each in ("adopted", "files-0", "files-1")),
 ]
 OWN = ["test_own.py::test_first", "test_own.py::test_last"]
 OPTIONS = ("--kernelllm", "--kernelllm-device=cpu", "--kernelllm-samples=2", "--kernelllm-generator=files")
@@ -18,7 +18,7 @@ def project(pytester):
     lay_out(pytester.path, {})
     gone = LAYERS.replace("class Scale", "class Red").replace("dims={", 'kernel="_triton.gone", dims={')
     (pytester.path / "layers.py").unlink()
-    pytester.mkdir("early").joinpath("layers.py").write_text(gone)
+    pytester.mkdir("early").joinpath("selected_layers.py").write_text(gone)
     pytester.makepyfile(test_own="def test_first(): pass\ndef test_last(): pass")
     return pytester
 
