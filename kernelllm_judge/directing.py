@@ -200,7 +200,7 @@ def doubt(judging: Judging, sites: Sites) -> None:
             if differs or sum(site.vain.values()) >= IN_VAIN:
                 break
             prepared = judging.references.prepare(probe)
-            differs = _differs(judging, prepared, site)
+            differs = _would_be_wrong(judging, prepared, site)
             if not differs:
                 site.vain[probe] = prepared.trivial is None and probe.rule != "nonfinite"
         site.shown.clear()
@@ -210,7 +210,7 @@ def doubt(judging: Judging, sites: Sites) -> None:
             site.yes, site.no = site.yes and not site.late, site.no and site.late
 
 
-def _differs(judging: Judging, prepared: PreparedProbe, site: Site) -> bool:
+def _would_be_wrong(judging: Judging, prepared: PreparedProbe, site: Site) -> bool:
     """Whether a call gives wrong outputs where a decision falls for all elements as it does at other probes."""
     uploaded = upload(judging, prepared)
     for buffer, _ in uploaded.outputs:
